@@ -1,0 +1,2 @@
+// Package worklease leases named work and hands the last holder's checkpoint to the next one.
+package worklease

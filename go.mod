@@ -1,0 +1,3 @@
+module github.com/aetomala/worklease
+
+go 1.26
