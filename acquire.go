@@ -1,0 +1,118 @@
+package worklease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/pause"
+)
+
+const (
+	defaultPollInterval = 2 * time.Second
+	// pollJitter keeps waiters that began together from asking together.
+	pollJitter = 0.2
+)
+
+// AcquireOption changes how [Lease.Acquire] goes about it. A nil AcquireOption is ignored.
+type AcquireOption func(acquireOptions) acquireOptions
+
+type acquireOptions struct {
+	wait bool
+	poll time.Duration
+}
+
+// WithWaitForLease makes Acquire ask again while somebody holds the lease, until it succeeds, another
+// error occurs, or ctx ends: the error then matches ctx.Err() and not [ErrLeaseHeld].
+func WithWaitForLease() AcquireOption {
+	return func(o acquireOptions) acquireOptions {
+		o.wait = true
+		return o
+	}
+}
+
+// WithPollInterval sets how long an Acquire that waits pauses between two attempts: each pause is
+// drawn from [d, 1.2d). The default is 2 s, and a d of zero or less is ignored.
+func WithPollInterval(d time.Duration) AcquireOption {
+	return func(o acquireOptions) acquireOptions {
+		if d > 0 {
+			o.poll = d
+		}
+		return o
+	}
+}
+
+// HasWaitForLease reports whether opts contain [WithWaitForLease], for code that must not wait.
+func HasWaitForLease(opts []AcquireOption) bool {
+	return acquireOptionsFrom(opts).wait
+}
+
+func acquireOptionsFrom(opts []AcquireOption) acquireOptions {
+	o := acquireOptions{poll: defaultPollInterval}
+	for _, opt := range opts {
+		if opt != nil {
+			o = opt(o)
+		}
+	}
+	return o
+}
+
+func (l *lease) Acquire(ctx context.Context, workID string, opts ...AcquireOption) (Token, error) {
+	wanted := backend.LeaseRecord{WorkID: workID, HolderID: l.holderID}
+	if ctx == nil {
+		return Token{}, failed("acquire", wanted, errNilContext)
+	}
+	if err := checkID(workID); err != nil {
+		return Token{}, failed("acquire", wanted, fmt.Errorf("the work ID %w", err))
+	}
+	o := acquireOptionsFrom(opts)
+	for {
+		token, err := l.acquireOnce(ctx, wanted)
+		if err == nil || !o.wait || !errors.Is(err, ErrLeaseHeld) {
+			return token, err
+		}
+		if ended := pause.Sleep(ctx, pause.Jitter(o.poll, pollJitter)); ended != nil {
+			// The text says what was waited for; only the end of ctx is there to be matched.
+			return Token{}, fmt.Errorf("%v: %w while waiting", err, ended)
+		}
+	}
+}
+
+func (l *lease) acquireOnce(ctx context.Context, wanted backend.LeaseRecord) (Token, error) {
+	start := l.now()
+	record, err := l.backend.Acquire(ctx, wanted.WorkID, wanted.HolderID, l.ttl)
+	answered := l.now()
+	var token, late Token
+	if err == nil {
+		token = Token{record: record, hold: &hold{now: l.now, window: window{opened: start, ttl: l.ttl}}}
+		if token.hold.window.remaining(answered) <= 0 {
+			token, late = late, token
+			err = fmt.Errorf("%w: the answer took longer than the TTL of %v", ErrLeaseWindowExhausted, l.ttl)
+		}
+	}
+	if err != nil {
+		err = failed("acquire", wanted, l.explain(err))
+	}
+	if l.observer != nil {
+		l.observer.OnAcquire(ctx, AcquireEvent{
+			WorkID: wanted.WorkID, Token: token, Duration: answered.at.Sub(start.at), Err: err,
+		})
+	}
+	if late.hold != nil {
+		// The store counted its TTL from later than start, and may keep others out for a while yet.
+		if releaseErr := l.Release(ctx, late, ExitAbandoned); releaseErr != nil && !errors.Is(releaseErr, ErrLeaseExpired) {
+			err = fmt.Errorf("%w (giving it back failed too: %v)", err, releaseErr)
+		}
+	}
+	return token, err
+}
+
+// explain adds what puzzles those who restart a process under the same name.
+func (l *lease) explain(err error) error {
+	if held, ok := errors.AsType[*HeldError](err); ok && held.HolderID == l.holderID {
+		return fmt.Errorf("%w: that is this same holder ID, and a lease is not re-entrant", err)
+	}
+	return err
+}

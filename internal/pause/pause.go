@@ -1,0 +1,35 @@
+// Package pause has the two things that every loop here does between two attempts: draw how long to
+// wait, and wait for it no longer than the context lives.
+package pause
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Jitter returns d and a random part of up to share of it on top: a duration in [d, d+share*d). What
+// would overflow is the longest duration there is.
+func Jitter(d time.Duration, share float64) time.Duration {
+	extra := time.Duration(rand.Float64() * share * float64(d))
+	if extra > math.MaxInt64-d {
+		return math.MaxInt64
+	}
+	return d + extra
+}
+
+// Sleep waits for d. If ctx ends first, or has ended already, it returns ctx.Err().
+func Sleep(ctx context.Context, d time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,174 @@
+// Package tenure is the one life cycle of a lease: acquire, read the checkpoint, renew while the work
+// runs, save the final state, release. Packages worker, leader and pool add to it only what makes
+// them different.
+package tenure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aetomala/worklease"
+)
+
+// DefaultCleanupTimeout bounds the final checkpoint and the release together, unless a Config says
+// otherwise.
+const DefaultCleanupTimeout = 5 * time.Second
+
+// Work is what is done under the lease. ctx ends when the lease is lost, with that cause, and when the
+// caller's context does, with its cause; the lease is kept until Work has returned. The state that it
+// returns is saved as the final checkpoint: nil leaves the last one as it is, empty clears it. An
+// error matching [worklease.ErrRetire] is a success that retires the work.
+type Work func(ctx context.Context, token worklease.Token, prior worklease.Checkpoint) (state []byte, err error)
+
+// Config is what the tenures of one runner have in common.
+type Config struct {
+	Lease          worklease.Lease
+	AcquireOptions []worklease.AcquireOption
+	RenewalOptions []worklease.RenewalOption
+	CleanupTimeout time.Duration // zero and less: DefaultCleanupTimeout
+
+	// Stateless leaves the checkpoint unread: Work gets a zero one.
+	Stateless bool
+	// OnLost, if not nil, is called once, in a goroutine of its own, at the moment when the lease is
+	// lost while Work has not returned. Run does not return before it has.
+	OnLost func(worklease.Token)
+}
+
+// Result says how a tenure ended.
+type Result struct {
+	// Token is zero if the lease was not acquired.
+	Token worklease.Token
+	// Exit is what was recorded for the successor; ExitNone if nothing was.
+	Exit worklease.ExitMode
+	// Err is nil only if the work succeeded and its exit is recorded. It matches
+	// [worklease.ErrFenced] whenever the tenure ended that way.
+	Err error
+}
+
+// Run goes through one tenure of workID. A panic of work, or a [runtime.Goexit], ends the renewal and
+// goes on to the caller; the successor sees an expired lease.
+func Run(ctx context.Context, workID string, cfg Config, work Work) Result {
+	token, err := cfg.Lease.Acquire(ctx, workID, cfg.AcquireOptions...)
+	if err != nil {
+		return Result{Err: err}
+	}
+	var prior worklease.Checkpoint
+	if !cfg.Stateless {
+		// Without it the work cannot be resumed, nor may it start over. The lease is left to lapse, as if
+		// this holder had died, so that the successor finds all there was.
+		if prior, err = cfg.Lease.ReadCheckpoint(ctx, token); err != nil {
+			return Result{Token: token, Err: err}
+		}
+	}
+	state, err, lost := hold(ctx, token, prior, cfg, work)
+	switch {
+	case errors.Is(err, worklease.ErrFenced):
+		return Result{Token: token, Err: err}
+	case errors.Is(lost, worklease.ErrFenced):
+		return Result{Token: token, Err: failed("keep", token, lost)}
+	case lost != nil:
+		return Result{Token: token, Err: errors.Join(err, failed("keep", token, lost))}
+	}
+	exit, err := conclude(ctx, token, cfg, state, err)
+	return Result{Token: token, Exit: exit, Err: err}
+}
+
+// hold runs work with the lease being renewed, and returns what it returned and why the lease was lost
+// meanwhile, if it was.
+func hold(ctx context.Context, token worklease.Token, prior worklease.Checkpoint, cfg Config, work Work) (state []byte, err, lost error) {
+	// Work that is told to stop needs its lease until it has saved what it has: the renewal does not
+	// end with ctx, only the work's own context does.
+	renewCtx, stopRenewal := cfg.Lease.StartRenewal(context.WithoutCancel(ctx), token, cfg.RenewalOptions...)
+	defer stopRenewal()
+	workCtx, cancel := context.WithCancelCause(renewCtx)
+	defer cancel(nil)
+	pass := func() { cancel(context.Cause(ctx)) }
+	defer context.AfterFunc(ctx, pass)()
+	if ctx.Err() != nil {
+		pass() // AfterFunc may take a moment
+	}
+	if cfg.OnLost != nil {
+		defer watch(renewCtx, func() { cfg.OnLost(token) })()
+	}
+
+	state, err = work(workCtx, token, prior)
+
+	stopRenewal()
+	worklease.LeaseWindow(renewCtx) // a window that closed unnoticed, as in a suspend, is noticed here
+	if cause := context.Cause(renewCtx); isLoss(cause) {
+		lost = cause
+	}
+	return state, err, lost
+}
+
+func isLoss(cause error) bool {
+	return errors.Is(cause, worklease.ErrFenced) || errors.Is(cause, worklease.ErrLeaseWindowExhausted)
+}
+
+// watch calls onLost when renewCtx ends because the lease is lost. The function that it returns ends
+// the watch, and waits for onLost if that has begun.
+func watch(renewCtx context.Context, onLost func()) (end func()) {
+	t := newTask(func() error {
+		if isLoss(context.Cause(renewCtx)) {
+			onLost()
+		}
+		return nil
+	})
+	stop := context.AfterFunc(renewCtx, t.run)
+	return func() {
+		if !stop() {
+			<-t.done
+			t.result()
+		}
+	}
+}
+
+// conclude saves the final state and releases the lease, both within the cleanup timeout and whatever
+// becomes of ctx. It returns the exit that was recorded, and what Run is to return.
+func conclude(ctx context.Context, token worklease.Token, cfg Config, state []byte, err error) (worklease.ExitMode, error) {
+	exit := worklease.ExitAbandoned
+	retire := errors.Is(err, worklease.ErrRetire)
+	switch {
+	case err == nil:
+		exit = worklease.ExitFinished
+	case retire:
+		exit = worklease.ExitRetired
+	}
+
+	timeout := cfg.CleanupTimeout
+	if timeout <= 0 {
+		timeout = DefaultCleanupTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+
+	var saveErr error
+	if state != nil {
+		saveErr = within(ctx, func() error { return cfg.Lease.Checkpoint(ctx, token, state) })
+		if errors.Is(saveErr, worklease.ErrFenced) {
+			return worklease.ExitNone, saveErr
+		}
+		if saveErr != nil {
+			exit = worklease.ExitAbandoned // what the work did last is not there to be built upon
+			saveErr = failed("save the final state of", token, saveErr)
+		}
+	}
+	releaseErr := within(ctx, func() error { return cfg.Lease.Release(ctx, token, exit) })
+	switch {
+	case errors.Is(releaseErr, worklease.ErrFenced):
+		return worklease.ExitNone, releaseErr
+	case releaseErr != nil:
+		return worklease.ExitNone, errors.Join(err, saveErr, failed("leave", token, releaseErr))
+	case saveErr != nil:
+		return exit, errors.Join(err, saveErr)
+	case retire:
+		return exit, nil
+	}
+	return exit, err
+}
+
+func failed(verb string, token worklease.Token, err error) error {
+	return fmt.Errorf("worklease: %s %q as %q: %w", verb, token.WorkID(), token.HolderID(), err)
+}

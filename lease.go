@@ -1,0 +1,293 @@
+package worklease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aetomala/worklease/backend"
+)
+
+// ExitMode says how a holder left its work.
+type ExitMode = backend.ExitMode
+
+// The exit modes. A holder declares finished, abandoned or retired; the other two are only read.
+const (
+	// ExitNone is the zero value: there was no holder before.
+	ExitNone = backend.ExitNone
+	// ExitFinished says that the work is done for now. It may be run again.
+	ExitFinished = backend.ExitFinished
+	// ExitAbandoned says that the holder gave up before the work was done.
+	ExitAbandoned = backend.ExitAbandoned
+	// ExitRetired says that the work is done for good. Only such rows are swept by default.
+	ExitRetired = backend.ExitRetired
+	// ExitExpired says that the lease lapsed before its holder said anything.
+	ExitExpired = backend.ExitExpired
+)
+
+// Checkpoint is the state saved last for a work ID, and how the holder before left.
+type Checkpoint = backend.Checkpoint
+
+// Lease takes, keeps and gives back leases on work IDs, all for one holder ID and with one TTL. It is
+// safe for concurrent use, and one Lease serves any number of work IDs at a time. Wrappers embed the
+// interface, since a minor release may add a method to it.
+//
+// These rules hold for all methods:
+//
+//   - ctx bounds the call. If it ends first, the error matches ctx.Err(), and the call may have taken
+//     effect in the store. A nil ctx is an error.
+//   - A zero [Token] is an error matching [ErrFenced]. Neither reaches the store nor an observer.
+//   - Errors wrap, once, what the store returned. An error that matches none of this package's
+//     sentinels is a fault of the store or of the way to it: nothing is known of the lease then.
+//   - Time is the store's. Only the lease window, see [Lease.StartRenewal], is measured here.
+type Lease interface {
+	// Acquire takes the lease on workID for the TTL, and fails with [ErrLeaseHeld] if somebody holds
+	// it, this same holder ID included. It makes one attempt unless [WithWaitForLease] is given.
+	//
+	// workID must be valid UTF-8 without NUL, of 1 to 1,024 bytes. An answer that took longer than the
+	// TTL gives an error matching [ErrLeaseWindowExhausted], and the lease is released as abandoned
+	// where the store still allows it. If the answer is lost on its way, the lease stays with nobody
+	// until its TTL has passed.
+	Acquire(ctx context.Context, workID string, opts ...AcquireOption) (Token, error)
+
+	// ReadCheckpoint returns the state saved last and how the previous holder left, also when the
+	// lease has lapsed or was released. The state is the caller's to change, and nil if there is none.
+	// It fails with [ErrFenced] once another tenure has begun.
+	ReadCheckpoint(ctx context.Context, token Token) (Checkpoint, error)
+
+	// Checkpoint saves state and renews the lease in one step. nil and empty both clear what was
+	// saved; the slice is not kept. A lease that lapsed and that nobody has claimed since is revived.
+	// It fails with [ErrFenced] once another tenure has begun, and with [ErrLeaseExpired] after a
+	// Release. Of concurrent calls with one token the last to arrive wins: let one goroutine write.
+	Checkpoint(ctx context.Context, token Token, state []byte) error
+
+	// Renew moves the expiry to a TTL from now. It fails with [ErrFenced] once another tenure has
+	// begun, and with [ErrLeaseExpired] if the lease has lapsed or was released.
+	Renew(ctx context.Context, token Token) error
+
+	// Release records how the holder leaves, [ExitFinished], [ExitAbandoned] or [ExitRetired], and
+	// ends the lease, so that the next Acquire succeeds at once. It ends the renewals of the token
+	// too, and [LeaseWindow] vouches for the lease no longer from the moment it is called. It fails
+	// with [ErrInvalidExitMode] before the store is called, with [ErrFenced] once another tenure has
+	// begun, and with [ErrLeaseExpired] if the lease has lapsed or was released already: then nothing
+	// is recorded.
+	Release(ctx context.Context, token Token, mode ExitMode) error
+
+	// Forget deletes all that is stored for the work ID: the next holder finds neither state nor a
+	// previous exit. It works on a lease that is held, lapsed or released, and otherwise is like
+	// Release; it fails with [ErrFenced] if another tenure has begun or nothing is stored.
+	Forget(ctx context.Context, token Token) error
+
+	// StartRenewal renews the lease in the background until stopRenewal is called, the lease is lost
+	// or ctx ends. Do the work under renewCtx: it ends when the holder can no longer be sure of its
+	// lease, and no later.
+	//
+	// The lease window is the time for which the holder can be sure without asking. It ends a TTL
+	// after the local start of the call that acquired, and after each success a TTL after the local
+	// start of that call: any successful Renew or Checkpoint moves it, whoever made the call, a failed
+	// one never does. It is measured by the monotonic clock, and a wall clock that ran ahead, as after
+	// a suspend, closes it too. The store's clock does not matter.
+	//
+	// A renewal is due every TTL/2, or as [WithRenewalInterval] says, counted from the start of the
+	// call that last moved the window. An attempt without an answer after a third of the time left is
+	// given up and the next is made; at most three are unanswered at a time. After an error the next
+	// attempt waits as [WithRenewalBackoff] says.
+	//
+	// What ends renewCtx is its [context.Cause]:
+	//
+	//   - [ErrFenced], at once, when any call with the token says so;
+	//   - an error matching both ErrLeaseWindowExhausted and [ErrLeaseExpired], at once, when a call
+	//     finds the lease lapsed or released;
+	//   - an error matching [ErrLeaseWindowExhausted] when the window closes, even while a call hangs,
+	//     when the token is released, and when an observer or the store panics in the background;
+	//   - the cause of ctx when ctx ends.
+	//
+	// stopRenewal ends the renewing alone: renewCtx stays alive until the window closes, the token is
+	// released, or ctx ends. It may be called from any goroutine, any number of times, and does not
+	// wait for an attempt in flight. Neither goroutine nor timer outlives the window, except a call
+	// into a store or an observer that does not return.
+	//
+	// A token whose window is closed already, or a nil ctx, gives a renewCtx that has ended.
+	StartRenewal(ctx context.Context, token Token, opts ...RenewalOption) (renewCtx context.Context, stopRenewal func())
+}
+
+// Config configures a [Lease]. TTL and HolderID are required.
+type Config struct {
+	// TTL is how long a lease lasts without renewal, at least a millisecond. It bounds how long work
+	// stays with a holder that died, and how long a store may be away before the work must stop.
+	TTL time.Duration
+	// HolderID names the holder to others: a host, a pod, a process. It must be valid UTF-8 without
+	// NUL, of 1 to 1,024 bytes; white space counts like any other character. Fencing does not depend
+	// on it being unique, but a log that says who holds what does.
+	HolderID string
+	// Observer is told of every call to the store. nil: nobody is.
+	Observer LeaseObserver
+}
+
+// New returns a Lease that keeps its leases in b. Its errors match [ErrConfigInvalid]; that of a nil b
+// is [ErrNilBackend]. There is nothing to close: b stays the caller's.
+func New(b backend.Backend, cfg Config) (Lease, error) {
+	if b == nil {
+		return nil, fmt.Errorf("worklease: new: %w", ErrNilBackend)
+	}
+	if cfg.TTL < time.Millisecond {
+		return nil, fmt.Errorf("worklease: new: %w: the TTL %v is below 1ms", ErrConfigInvalid, cfg.TTL)
+	}
+	if err := checkID(cfg.HolderID); err != nil {
+		return nil, fmt.Errorf("worklease: new: %w: the holder ID %w", ErrConfigInvalid, err)
+	}
+	return &lease{
+		backend:  b,
+		ttl:      cfg.TTL,
+		holderID: cfg.HolderID,
+		observer: cfg.Observer,
+		now:      localNow,
+	}, nil
+}
+
+// lease adds to the store what is the same for all calls: holder ID and TTL, the window, the errors'
+// context and the events. Its methods say what is particular to each.
+type lease struct {
+	backend  backend.Backend
+	ttl      time.Duration
+	holderID string
+	observer LeaseObserver // nil: nobody is told
+	now      func() instant
+}
+
+func (l *lease) ReadCheckpoint(ctx context.Context, token Token) (Checkpoint, error) {
+	var found Checkpoint
+	err := l.call(ctx, readCheckpoint, token, func() (err error) {
+		found, err = l.backend.ReadCheckpoint(ctx, token.record)
+		return err
+	}, func(took time.Duration, err error) {
+		l.observer.OnReadCheckpoint(ctx, ReadCheckpointEvent{
+			Token: token, PrevExit: found.PrevExit, PrevHolderID: found.PrevHolderID,
+			Size: len(found.State), Duration: took, Err: err,
+		})
+	})
+	return found, err
+}
+
+func (l *lease) Checkpoint(ctx context.Context, token Token, state []byte) error {
+	return l.call(ctx, checkpoint, token, func() error {
+		return l.backend.Checkpoint(ctx, token.record, state, l.ttl)
+	}, func(took time.Duration, err error) {
+		l.observer.OnCheckpoint(ctx, CheckpointEvent{Token: token, Size: len(state), Duration: took, Err: err})
+	})
+}
+
+func (l *lease) Renew(ctx context.Context, token Token) error {
+	return l.renew(ctx, token, 1)
+}
+
+func (l *lease) renew(ctx context.Context, token Token, attempt int) error {
+	return l.call(ctx, renew, token, func() error {
+		return l.backend.Renew(ctx, token.record, l.ttl)
+	}, func(took time.Duration, err error) {
+		l.observer.OnRenew(ctx, RenewEvent{Token: token, Duration: took, Attempt: attempt, Err: err})
+	})
+}
+
+func (l *lease) Release(ctx context.Context, token Token, mode ExitMode) error {
+	if !mode.Declarable() {
+		return failed("release", token.record, fmt.Errorf("%w: %v", ErrInvalidExitMode, mode))
+	}
+	return l.call(ctx, release, token, func() error {
+		return l.backend.Release(ctx, token.record, mode)
+	}, func(took time.Duration, err error) {
+		l.observer.OnRelease(ctx, ReleaseEvent{Token: token, Mode: mode, Duration: took, Err: err})
+	})
+}
+
+func (l *lease) Forget(ctx context.Context, token Token) error {
+	return l.call(ctx, forget, token, func() error {
+		return l.backend.Forget(ctx, token.record)
+	}, func(took time.Duration, err error) {
+		l.observer.OnForget(ctx, ForgetEvent{Token: token, Duration: took, Err: err})
+	})
+}
+
+// operation is what the front must know of one kind of call with a token.
+type operation struct {
+	verb    string
+	extends bool      // success opens a new window
+	ends    bool      // success ends the lease
+	fenced  Operation // what OnFenced is told; zero: it is not called
+}
+
+var (
+	readCheckpoint = operation{verb: "read the checkpoint of"}
+	checkpoint     = operation{verb: "checkpoint", extends: true, fenced: OperationCheckpoint}
+	renew          = operation{verb: "renew", extends: true, fenced: OperationRenew}
+	release        = operation{verb: "release", ends: true, fenced: OperationRelease}
+	forget         = operation{verb: "forget", ends: true, fenced: OperationForget}
+)
+
+// call makes one call to the store with a token: it draws the consequences for the window, wraps the
+// error, and tells the observer. The window comes first, so that no observer can delay its news.
+func (l *lease) call(ctx context.Context, op operation, token Token, do func() error, event func(time.Duration, error)) error {
+	if ctx == nil {
+		return failed(op.verb, token.record, errNilContext)
+	}
+	if token.hold == nil {
+		return failed(op.verb, token.record, ErrFenced)
+	}
+	if op.ends {
+		token.hold.leave()
+	}
+	start := l.now()
+	err := do()
+	var took time.Duration
+	if l.observer != nil {
+		took = l.now().at.Sub(start.at)
+	}
+	fenced := false
+	switch {
+	case err == nil && op.extends:
+		token.hold.extend(start, l.ttl)
+	case err == nil && op.ends:
+		token.hold.lose(errGivenUp)
+	case err == nil:
+	case errors.Is(err, ErrFenced):
+		fenced = true
+		token.hold.lose(ErrFenced)
+	case errors.Is(err, ErrLeaseExpired):
+		token.hold.lose(errLapsed)
+	}
+	if err != nil {
+		err = failed(op.verb, token.record, err)
+	}
+	if l.observer != nil {
+		event(took, err)
+		if fenced && op.fenced != 0 {
+			l.observer.OnFenced(ctx, FencedEvent{Token: token, Operation: op.fenced})
+		}
+	}
+	return err
+}
+
+// failed is the one place where an error gets its context.
+func failed(verb string, record backend.LeaseRecord, err error) error {
+	return fmt.Errorf("worklease: %s %q as %q: %w", verb, record.WorkID, record.HolderID, err)
+}
+
+// maxIDBytes is the longest ID that every store can keep in an index.
+const maxIDBytes = 1024
+
+func checkID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("is empty")
+	case len(id) > maxIDBytes:
+		return fmt.Errorf("has %d bytes, more than %d", len(id), maxIDBytes)
+	case !utf8.ValidString(id):
+		return errors.New("is not valid UTF-8")
+	case strings.IndexByte(id, 0) >= 0:
+		return errors.New("contains a NUL byte")
+	}
+	return nil
+}

@@ -1,0 +1,331 @@
+package worklease
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/aetomala/worklease/internal/pause"
+)
+
+const (
+	defaultBackoffInitial = 100 * time.Millisecond
+	defaultBackoffMax     = 5 * time.Second
+	defaultBackoffJitter  = 0.2
+
+	// A wait is drawn from [lowestWait*d, d], so that leases taken together do not renew together.
+	lowestWait = 0.85
+	// maxUnanswered bounds what one lease can have in flight on a store that does not answer.
+	maxUnanswered = 3
+	// shortestAttempt keeps the attempts from crowding together as the window closes.
+	shortestAttempt = time.Millisecond
+)
+
+var (
+	errGivenUp = fmt.Errorf("%w: the lease was given up", ErrLeaseWindowExhausted)
+	errLapsed  = fmt.Errorf("%w: %w", ErrLeaseWindowExhausted, ErrLeaseExpired)
+)
+
+// RenewalOption changes how [Lease.StartRenewal] renews. A nil RenewalOption is ignored.
+type RenewalOption func(renewalOptions) renewalOptions
+
+type renewalOptions struct {
+	interval     time.Duration
+	initial, max time.Duration
+	jitter       float64
+}
+
+// WithRenewalInterval makes a renewal due d, or up to 15 % less, after the start of the call that last
+// moved the window. The default is half the TTL. A d of zero or less is ignored. One of the TTL or more
+// cannot work and is taken as half the TTL; one below 1 ms is taken as 1 ms, or half the TTL if that
+// is less.
+func WithRenewalInterval(d time.Duration) RenewalOption {
+	return func(o renewalOptions) renewalOptions {
+		if d > 0 {
+			o.interval = d
+		}
+		return o
+	}
+}
+
+// WithRenewalBackoff sets how long to wait after a renewal attempt that failed: initial, doubled with
+// each further failure up to maximum, plus a random part of up to the share jitter of it. The defaults are
+// 100 ms, 5 s and 0.2. Durations below 1 ms are taken as 1 ms, jitter as the nearest in [0, 1], and an
+// initial above maximum as maximum.
+func WithRenewalBackoff(initial, maximum time.Duration, jitter float64) RenewalOption {
+	return func(o renewalOptions) renewalOptions {
+		o.max = max(maximum, time.Millisecond)
+		o.initial = min(max(initial, time.Millisecond), o.max)
+		o.jitter = 0
+		if jitter > 0 { // not so for NaN
+			o.jitter = min(jitter, 1)
+		}
+		return o
+	}
+}
+
+func renewalOptionsFrom(opts []RenewalOption, ttl time.Duration) renewalOptions {
+	o := renewalOptions{initial: defaultBackoffInitial, max: defaultBackoffMax, jitter: defaultBackoffJitter}
+	for _, opt := range opts {
+		if opt != nil {
+			o = opt(o)
+		}
+	}
+	if o.interval <= 0 || o.interval >= ttl {
+		o.interval = ttl / 2
+	}
+	o.interval = max(o.interval, min(time.Millisecond, ttl/2))
+	return o
+}
+
+// renewal keeps one lease alive, for one StartRenewal. It has no goroutine of its own: a timer wakes
+// it for whatever is due next, and an attempt runs in the goroutine of the wake that began it, so that
+// a lease at rest costs a timer, and a call that hangs holds up nothing but itself.
+type renewal struct {
+	lease  *lease
+	token  Token
+	hold   *hold
+	opts   renewalOptions
+	ctx    context.Context // renewCtx
+	cancel context.CancelCauseFunc
+
+	// Guarded by hold.mu.
+	timer      *time.Timer
+	stopped    bool
+	wait       time.Duration // from the opening of the window until a renewal is due
+	attempts   int           // made in the renewal under way; zero while none is
+	awaited    *attempt      // the attempt that has time left to answer; nil if none has
+	unanswered []*attempt    // the calls in flight, oldest first: awaited, and those given up
+	failedAt   instant       // when the last attempt failed or was given up
+	retry      time.Duration // from failedAt until the next attempt
+	backoff    time.Duration // for the failure after the last one
+	lastErr    error         // what the last attempt failed with
+}
+
+// attempt is one call to the store.
+type attempt struct {
+	number int
+	ctx    context.Context
+	cancel context.CancelFunc
+	began  instant
+	limit  time.Duration // from began until it is given up
+}
+
+type renewalKey struct{}
+
+func (l *lease) StartRenewal(ctx context.Context, token Token, opts ...RenewalOption) (context.Context, func()) {
+	if ctx == nil {
+		return ended(context.Background(), failed("renew", token.record, errNilContext))
+	}
+	if token.hold == nil {
+		return ended(ctx, ErrFenced)
+	}
+	r := &renewal{lease: l, token: token, hold: token.hold, opts: renewalOptionsFrom(opts, l.ttl)}
+	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(ctx, renewalKey{}, r))
+	r.start()
+	return r.ctx, r.stop
+}
+
+// ended is what StartRenewal returns when there is nothing to renew.
+func ended(parent context.Context, cause error) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	cancel(cause)
+	return ctx, func() {}
+}
+
+// LeaseWindow returns when the window of the lease closes that ctx works under: ctx is the renewCtx of
+// a [Lease.StartRenewal], or derived from one. The deadline is of the local clocks, and moves with
+// every success. ok is false for any other ctx, once renewCtx has ended, and from the moment that
+// Release or Forget is called.
+func LeaseWindow(ctx context.Context) (deadline time.Time, ok bool) {
+	if ctx == nil {
+		return time.Time{}, false
+	}
+	r, _ := ctx.Value(renewalKey{}).(*renewal)
+	if r == nil {
+		return time.Time{}, false
+	}
+	h := r.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !r.alive(h.now()) || h.leaving {
+		return time.Time{}, false
+	}
+	return h.window.deadline(), true
+}
+
+func (r *renewal) start() {
+	h := r.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.renewals == nil {
+		h.renewals = make(map[*renewal]struct{})
+	}
+	h.renewals[r] = struct{}{}
+	r.timer = time.AfterFunc(math.MaxInt64, r.wake)
+	r.settle()
+	r.arm(h.now())
+}
+
+func (r *renewal) stop() {
+	h := r.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r.stopped = true // the timer stays: renewCtx is still to end with the window
+	r.cancelAttempts()
+}
+
+// wake does what has become due. It may be called too early, and more than once.
+func (r *renewal) wake() {
+	if a := r.next(); a != nil {
+		r.try(a)
+	}
+}
+
+// next gives up the attempt that took too long, and returns the one that is to be made now, if any. An
+// attempt that is given up stays in flight, since an answer that is only slow is as good as any; it is
+// cancelled when another needs its place.
+func (r *renewal) next() *attempt {
+	h := r.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.now()
+	if !r.alive(now) {
+		return nil
+	}
+	defer r.arm(now)
+	if r.awaited != nil && r.due(now) <= 0 {
+		r.awaited = nil
+		r.failedAt, r.retry = now, 0
+		if len(r.unanswered) == maxUnanswered {
+			r.unanswered[0].cancel()
+		}
+	}
+	if r.awaited != nil || r.due(now) > 0 {
+		return nil
+	}
+	r.attempts++
+	a := &attempt{number: r.attempts, began: now, limit: max(h.remaining(now)/3, shortestAttempt)}
+	a.ctx, a.cancel = context.WithCancel(r.ctx)
+	r.awaited = a
+	r.unanswered = append(r.unanswered, a)
+	return a
+}
+
+// try makes an attempt. A panic of the store or of an observer cannot reach anybody from here; it
+// takes the lease's context with it instead, so that the work does not go on unwatched.
+func (r *renewal) try(a *attempt) {
+	err := fmt.Errorf("%w: background renewal exited its goroutine", ErrLeaseWindowExhausted)
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: background renewal panicked: %v\n%s", ErrLeaseWindowExhausted, p, debug.Stack())
+		}
+		if !returned {
+			r.hold.lose(err)
+		}
+		r.answer(a, err)
+	}()
+	err = r.lease.renew(a.ctx, r.token, a.number)
+	returned = true
+}
+
+// answer takes in how an attempt ended. What it says of the lease, the call itself has drawn already.
+func (r *renewal) answer(a *attempt, err error) {
+	h := r.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	cancelled := a.ctx.Err() != nil
+	a.cancel()
+	r.unanswered = slices.DeleteFunc(r.unanswered, func(other *attempt) bool { return other == a })
+	now := h.now()
+	switch {
+	case err == nil: // also if it was given up
+		r.cancelAttempts()
+		r.settle()
+	case cancelled:
+	default:
+		r.lastErr = err
+		if r.awaited == a {
+			r.awaited = nil
+			r.failedAt, r.retry = now, pause.Jitter(r.backoff, r.opts.jitter)
+			r.backoff = min(r.opts.max-r.backoff, r.backoff) + r.backoff
+		}
+	}
+	r.arm(now)
+}
+
+// cancelAttempts gives up all that is in flight: its answers are of no more interest.
+func (r *renewal) cancelAttempts() {
+	r.awaited = nil
+	for _, a := range r.unanswered {
+		a.cancel()
+	}
+}
+
+// settle ends a renewal that succeeded, and draws how long to wait for the next.
+func (r *renewal) settle() {
+	lowest := time.Duration(lowestWait * float64(r.opts.interval))
+	r.wait = min(r.opts.interval, pause.Jitter(lowest, 1/lowestWait-1))
+	r.attempts, r.backoff, r.lastErr = 0, r.opts.initial, nil
+}
+
+// due returns how long it is from now until an attempt is to be begun, or given up.
+func (r *renewal) due(now instant) time.Duration {
+	switch {
+	case r.awaited != nil:
+		return r.awaited.limit - now.since(r.awaited.began)
+	case r.stopped || len(r.unanswered) == maxUnanswered:
+		return math.MaxInt64
+	case r.attempts > 0:
+		return r.retry - now.since(r.failedAt)
+	default:
+		return r.wait - now.since(r.hold.window.opened)
+	}
+}
+
+// arm sets the timer for what is due next, the end of the window at the latest.
+func (r *renewal) arm(now instant) {
+	if r.alive(now) {
+		r.timer.Reset(max(0, min(r.due(now), r.hold.remaining(now))))
+	}
+}
+
+// alive reports whether the renewal goes on. It ends one whose context has ended, or whose window is
+// found closed.
+func (r *renewal) alive(now instant) bool {
+	switch {
+	case r.ctx.Err() != nil:
+		r.finish(nil)
+	case r.hold.remaining(now) <= 0:
+		r.finish(r.exhausted())
+	default:
+		return true
+	}
+	return false
+}
+
+// finish leaves nothing behind. It may be called again.
+func (r *renewal) finish(cause error) {
+	r.cancel(cause)
+	r.timer.Stop()
+	delete(r.hold.renewals, r)
+}
+
+// exhausted says why the window closed. The last error is there to be read, not to be matched: it may
+// be the end of the attempt's own context.
+func (r *renewal) exhausted() error {
+	switch {
+	case r.hold.lost != nil:
+		return r.hold.lost
+	case r.lastErr != nil:
+		return fmt.Errorf("%w: attempt %d: %v", ErrLeaseWindowExhausted, r.attempts, r.lastErr)
+	case len(r.unanswered) > 0:
+		return fmt.Errorf("%w: renewal attempts without an answer: %d", ErrLeaseWindowExhausted, len(r.unanswered))
+	default:
+		return ErrLeaseWindowExhausted
+	}
+}
