@@ -1,0 +1,71 @@
+// Package examples tests the programs beneath it.
+package examples
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// outputs has what each program prints.
+var outputs = map[string]string{
+	"quickstart": `previous exit: none, saved state: ""
+previous exit: finished, saved state: "step 1 done"
+`,
+	"crash-recovery": `host-1: acquired import-2026
+host-1: step 1 of 6
+host-1: step 2 of 6
+host-1: step 3 of 6
+host-1: vanishes
+host-2: has to wait, host-1 holds the lease for another 30s
+store:  30s pass, nobody renews
+host-2: acquired import-2026, previous exit expired, by host-1 after step 3
+host-2: step 4 of 6
+host-2: step 5 of 6
+host-2: step 6 of 6
+host-2: retired the work
+host-1: is back, and its checkpoint of step 4 is refused: fenced
+`,
+}
+
+func TestOutput(t *testing.T) {
+	programs, err := filepath.Glob("*/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(programs) != len(outputs) {
+		t.Errorf("there are %d programs and %d outputs", len(programs), len(outputs))
+	}
+	for _, program := range programs {
+		example := filepath.Dir(program)
+		t.Run(example, func(t *testing.T) {
+			want, known := outputs[example]
+			if !known {
+				t.Fatal("its output is not known: add it to outputs")
+			}
+			if got := output(t, example); got != want {
+				t.Errorf("printed\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// output builds an example and runs it as a user would: its standard output is returned, and anything
+// on its standard error fails the test.
+func output(t *testing.T, example string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), example+".exe")
+	// The state of a repository around the module is no concern of this build.
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, "./"+example)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), binary)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil || stderr.Len() > 0 {
+		t.Fatalf("%s: %v\n%s", example, err, &stderr)
+	}
+	return stdout.String()
+}
