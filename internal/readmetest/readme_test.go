@@ -1,0 +1,219 @@
+// Package readmetest holds the README to its word: what it shows is compiled, run, and compared with
+// what it says is printed.
+package readmetest
+
+import (
+	"bytes"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// top is the root of the module, where the commands of the README are run.
+const top = "../.."
+
+// preamble is what the shorter pieces of code may take as given.
+const preamble = `package snippet
+
+import (
+	"context"
+	"log"
+	"time"
+
+	"github.com/aetomala/worklease"
+	"github.com/aetomala/worklease/backend"
+)
+
+var (
+	ctx   context.Context
+	store backend.Backend
+
+	_ = log.Println
+	_ time.Duration
+	_ worklease.Lease
+)
+`
+
+var program = regexp.MustCompile(`(?m)^package main$`)
+
+// block is a fenced block of the README.
+type block struct {
+	line     int
+	language string
+	text     string
+}
+
+// readme returns the blocks of the README.
+func readme(t *testing.T) []block {
+	t.Helper()
+	var blocks []block
+	open := false
+	for i, line := range strings.SplitAfter(read(t, "README.md"), "\n") {
+		switch fence, found := strings.CutPrefix(line, "```"); {
+		case found && open:
+			open = false
+		case found:
+			open = true
+			blocks = append(blocks, block{line: i + 1, language: strings.TrimSpace(fence)})
+		case open:
+			blocks[len(blocks)-1].text += line
+		}
+	}
+	if open {
+		t.Fatalf("README.md:%d: the block has no end", blocks[len(blocks)-1].line)
+	}
+	return blocks
+}
+
+// Every block is of a kind that is tested; a new kind needs a test first.
+func TestBlocks(t *testing.T) {
+	quickstart := 0
+	blocks := readme(t)
+	printed := func(i int) string {
+		if i+1 == len(blocks) || blocks[i+1].language != "text" {
+			t.Errorf("README.md:%d: no text block with the output follows", blocks[i].line)
+			return ""
+		}
+		return blocks[i+1].text
+	}
+	for i, b := range blocks {
+		switch {
+		case b.language == "go" && program.MatchString(b.text):
+			if b.text == read(t, "examples/quickstart/main.go") {
+				quickstart++
+			}
+			compare(t, b.line, goRun(t, write(t, b.text)), printed(i))
+		case b.language == "go":
+			compile(t, b)
+		case b.language == "sh":
+			command := strings.TrimSuffix(b.text, "\n")
+			if path, found := strings.CutPrefix(command, "go run "); found {
+				compare(t, b.line, goRun(t, path), printed(i))
+			} else if target, found := strings.CutPrefix(command, "make "); found {
+				if shown := printed(i); whole() {
+					makeTarget(t, b.line, target)
+					packages(t, b.line, shown)
+				}
+			} else {
+				t.Errorf("README.md:%d: %q is not a command that this test knows", b.line, command)
+			}
+		case b.language == "text" && i > 0 && (blocks[i-1].language == "sh" || blocks[i-1].language == "go"):
+		default:
+			t.Errorf("README.md:%d: a block of %q is not tested", b.line, b.language)
+		}
+	}
+	if quickstart != 1 {
+		t.Errorf("%d blocks are identical with examples/quickstart/main.go, want 1", quickstart)
+	}
+}
+
+func compare(t *testing.T, line int, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("README.md:%d: prints\n%s\nthe README says\n%s", line, got, want)
+	}
+}
+
+// compile checks the types of a piece of code: declarations, or the body of a function that returns an
+// error.
+func compile(t *testing.T, b block) {
+	t.Helper()
+	source := preamble + b.text
+	if _, err := parser.ParseFile(token.NewFileSet(), "", source, 0); err != nil {
+		source = preamble + "func _() error {\n" + b.text + "\nreturn nil\n}\n"
+	}
+	if out, err := command(t, "go", "build", write(t, source)).CombinedOutput(); err != nil {
+		t.Errorf("README.md:%d: %v\n%s", b.line, err, out)
+	}
+}
+
+// packages checks the output shown of a test run: each package named is there and has tests.
+func packages(t *testing.T, line int, output string) {
+	t.Helper()
+	for shown := range strings.Lines(output) {
+		fields := strings.Fields(shown)
+		if len(fields) < 2 || fields[0] != "ok" {
+			continue
+		}
+		out, err := command(t, "go", "list", "-f", "{{len .TestGoFiles}} {{len .XTestGoFiles}}", fields[1]).CombinedOutput()
+		if err != nil || string(out) == "0 0\n" {
+			t.Errorf("README.md:%d: %s has no tests: %s", line, fields[1], out)
+		}
+	}
+}
+
+func makeTarget(t *testing.T, line int, target string) {
+	t.Helper()
+	if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).MatchString(read(t, "Makefile")) {
+		t.Errorf("README.md:%d: the Makefile has no target %q", line, target)
+	}
+}
+
+// A link within the repository leads to something.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+	for _, page := range []string{"README.md", "examples/README.md", "docs/architecture.md"} {
+		found := link.FindAllStringSubmatch(read(t, page), -1)
+		if len(found) == 0 {
+			t.Errorf("%s: no link found", page)
+		}
+		for _, match := range found {
+			if strings.Contains(match[1], "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(top, filepath.Dir(page), match[1])); err != nil && whole() {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+}
+
+// whole reports whether the tree has what the README points at besides code.
+func whole() bool {
+	_, err := os.Stat(filepath.Join(top, "Makefile"))
+	return err == nil
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(top, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(data), "\r\n", "\n")
+}
+
+// write puts source into a file outside the module. A go command that is run within the module builds
+// it as a package that may import what a user may.
+func write(t *testing.T, source string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func goRun(t *testing.T, program string) string {
+	t.Helper()
+	cmd := command(t, "go", "run", program)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Errorf("go run %s: %v\n%s", program, err, &stderr)
+	}
+	return string(out)
+}
+
+func command(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = top
+	return cmd
+}
