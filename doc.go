@@ -12,7 +12,7 @@
 //	renewCtx, stopRenewal := lease.StartRenewal(ctx, token) // work under renewCtx
 //	err = lease.Checkpoint(renewCtx, token, state)          // as often as losing the work between two hurts
 //	stopRenewal()
-//	err = lease.Release(ctx, token, worklease.ExitFinished) // the next Acquire succeeds at once
+//	err = lease.Release(ctx, token, worklease.ExitFinished) // the next Acquire succeeds at once; not under a ctx that has ended
 //
 // Package worker does these steps in this order, with everything that can go wrong between them.
 //

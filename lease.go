@@ -73,7 +73,10 @@ type Lease interface {
 	// too, and [LeaseWindow] vouches for the lease no longer from the moment it is called. It fails
 	// with [ErrInvalidExitMode] before the store is called, with [ErrFenced] once another tenure has
 	// begun, and with [ErrLeaseExpired] if the lease has lapsed or was released already: then nothing
-	// is recorded.
+	// is recorded. After any other error it may have been recorded, or may be yet.
+	//
+	// It is often called when the work's context has ended: use [context.WithoutCancel], and a timeout,
+	// or the successor waits for the TTL.
 	Release(ctx context.Context, token Token, mode ExitMode) error
 
 	// Forget deletes all that is stored for the work ID: the next holder finds neither state nor a
@@ -93,8 +96,9 @@ type Lease interface {
 	//
 	// A renewal is due every TTL/2, or as [WithRenewalInterval] says, counted from the start of the
 	// call that last moved the window. An attempt without an answer after a third of the time left is
-	// given up and the next is made; at most three are unanswered at a time. After an error the next
-	// attempt waits as [WithRenewalBackoff] says.
+	// given up and the next is made. It may still answer; but at most three are unanswered at a time, and
+	// the oldest is cancelled to make room. After an error the next attempt waits as
+	// [WithRenewalBackoff] says.
 	//
 	// What ends renewCtx is its [context.Cause]:
 	//

@@ -174,6 +174,22 @@ func TestNobodyReliesOnTheLeaseOnceReleaseIsUnderWay(t *testing.T) {
 	}
 }
 
+func TestLeaseWhoseReleaseWasRefusedCanBeRevived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := newLease(t, memory.New(), "a", 10*time.Second)
+		token := acquire(t, lease, "w")
+		time.Sleep(time.Minute)
+		mustMatch(t, lease.Release(t.Context(), token, worklease.ExitFinished), worklease.ErrLeaseExpired)
+		time.Sleep(time.Second)
+		if err := lease.Checkpoint(t.Context(), token, nil); err != nil {
+			t.Fatal(err)
+		}
+		renewCtx, stop := lease.StartRenewal(t.Context(), token)
+		defer stop()
+		windowOf(t, renewCtx)
+	})
+}
+
 func TestLapsedLeaseThatIsRevivedHasAWindowAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := newLease(t, memory.New(), "a", 10*time.Second)

@@ -20,8 +20,6 @@ const (
 	lowestWait = 0.85
 	// maxUnanswered bounds what one lease can have in flight on a store that does not answer.
 	maxUnanswered = 3
-	// shortestAttempt keeps the attempts from crowding together as the window closes.
-	shortestAttempt = time.Millisecond
 )
 
 var (
@@ -208,12 +206,15 @@ func (r *renewal) next() *attempt {
 		return nil
 	}
 	r.attempts++
-	a := &attempt{number: r.attempts, began: now, limit: max(h.remaining(now)/3, shortestAttempt)}
+	a := &attempt{number: r.attempts, began: now, limit: max(h.remaining(now)/3, r.shortest())}
 	a.ctx, a.cancel = context.WithCancel(r.ctx)
 	r.awaited = a
 	r.unanswered = append(r.unanswered, a)
 	return a
 }
+
+// shortest keeps the attempts from crowding together as the window closes.
+func (r *renewal) shortest() time.Duration { return min(r.opts.initial, r.lease.ttl/30) }
 
 // try makes an attempt. A panic of the store or of an observer cannot reach anybody from here; it
 // takes the lease's context with it instead, so that the work does not go on unwatched.

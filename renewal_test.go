@@ -228,7 +228,7 @@ func TestAttemptsWithoutAnAnswerAreReplacedUntilTheWindowCloses(t *testing.T) {
 		if n := seen.mostAtATime(); n > 3 {
 			t.Errorf("%d attempts at a time without an answer", n)
 		}
-		if n := len(seen.began()); n < 6 || n > 40 {
+		if n := len(seen.began()); n < 6 || n > 14 {
 			t.Errorf("%d attempts in one window", n)
 		}
 	})

@@ -52,7 +52,8 @@ func NewVacuum(b backend.Backend, cfg VacuumConfig) (*Vacuum, error) {
 }
 
 // Sweep deletes what opts selects and returns how many rows it deleted, also along with an error. It
-// never deletes a held lease, nor work that was left finished or abandoned. A Retention of zero or
+// never deletes a held lease, nor work that was left finished or abandoned. Who acquires a work ID that
+// was swept finds it new: neither state nor a previous exit. A Retention of zero or
 // less gives [ErrRetentionRequired], and a zero Vacuum [ErrNilBackend], before the store is called.
 // ctx bounds the sweep; what was deleted before it ended stays deleted.
 func (v *Vacuum) Sweep(ctx context.Context, opts SweepOptions) (int64, error) {

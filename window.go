@@ -57,11 +57,12 @@ func (h *hold) extend(start instant, ttl time.Duration) {
 	h.lost = nil
 }
 
-// lose closes the window and ends every renewal, at once.
+// lose closes the window and ends every renewal, at once. Only a call that begins later can open it
+// again, and with that it proves that no Release came through.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.window.opened, h.lost = h.now(), cause
+	h.window.opened, h.lost, h.leaving = h.now(), cause, false
 	for r := range h.renewals {
 		r.finish(cause)
 	}

@@ -58,7 +58,7 @@ type Clock interface {
 // Option configures a Backend.
 type Option func(*Backend)
 
-// WithClock makes the store read the time from c instead of from the machine. A nil c is ignored.
+// WithClock makes the store read the time from c. A nil c is the machine's clock, as without it.
 func WithClock(c Clock) Option {
 	return func(b *Backend) { b.clock = c }
 }

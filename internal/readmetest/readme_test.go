@@ -95,10 +95,8 @@ func TestBlocks(t *testing.T) {
 			if path, found := strings.CutPrefix(command, "go run "); found {
 				compare(t, b.line, goRun(t, path), printed(i))
 			} else if target, found := strings.CutPrefix(command, "make "); found {
-				if shown := printed(i); whole() {
-					makeTarget(t, b.line, target)
-					packages(t, b.line, shown)
-				}
+				makeTarget(t, b.line, target)
+				packages(t, b.line, printed(i))
 			} else {
 				t.Errorf("README.md:%d: %q is not a command that this test knows", b.line, command)
 			}
@@ -166,17 +164,11 @@ func TestLinks(t *testing.T) {
 			if strings.Contains(match[1], "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(top, filepath.Dir(page), match[1])); err != nil && whole() {
+			if _, err := os.Stat(filepath.Join(top, filepath.Dir(page), match[1])); err != nil {
 				t.Errorf("%s: %v", page, err)
 			}
 		}
 	}
-}
-
-// whole reports whether the tree has what the README points at besides code.
-func whole() bool {
-	_, err := os.Stat(filepath.Join(top, "Makefile"))
-	return err == nil
 }
 
 func read(t *testing.T, file string) string {
