@@ -10,8 +10,11 @@ import (
 )
 
 // Jitter returns d and a random part of up to share of it on top: a duration in [d, d+share*d). What
-// would overflow is the longest duration there is.
+// would overflow is the longest duration there is, and what is not positive stays as it is.
 func Jitter(d time.Duration, share float64) time.Duration {
+	if d <= 0 {
+		return d
+	}
 	extra := time.Duration(rand.Float64() * share * float64(d))
 	if extra > math.MaxInt64-d {
 		return math.MaxInt64
