@@ -1,0 +1,72 @@
+// Package faulty is a store for tests: one holder's way to a real store, which fails where a test says.
+package faulty
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/aetomala/worklease/backend"
+)
+
+// Store passes every call on to the Backend in it. A function that is set takes the place of the method
+// of its name, and may call on. Set them before the store is used.
+type Store struct {
+	backend.Backend
+	OnAcquire        func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error)
+	OnCheckpoint     func(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error
+	OnRenew          func(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error
+	OnRelease        func(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error
+	OnReadCheckpoint func(ctx context.Context, record backend.LeaseRecord) (backend.Checkpoint, error)
+
+	// How often each was called.
+	Acquires, Checkpoints, Renewals, Releases, Reads atomic.Int64
+}
+
+// Unwrap returns the store beneath.
+func (s *Store) Unwrap() backend.Backend { return s.Backend }
+
+// Acquire implements [backend.Backend].
+func (s *Store) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+	s.Acquires.Add(1)
+	if s.OnAcquire != nil {
+		return s.OnAcquire(ctx, workID, holderID, ttl)
+	}
+	return s.Backend.Acquire(ctx, workID, holderID, ttl)
+}
+
+// Checkpoint implements [backend.Backend].
+func (s *Store) Checkpoint(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
+	s.Checkpoints.Add(1)
+	if s.OnCheckpoint != nil {
+		return s.OnCheckpoint(ctx, record, state, ttl)
+	}
+	return s.Backend.Checkpoint(ctx, record, state, ttl)
+}
+
+// Renew implements [backend.Backend].
+func (s *Store) Renew(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
+	s.Renewals.Add(1)
+	if s.OnRenew != nil {
+		return s.OnRenew(ctx, record, ttl)
+	}
+	return s.Backend.Renew(ctx, record, ttl)
+}
+
+// Release implements [backend.Backend].
+func (s *Store) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+	s.Releases.Add(1)
+	if s.OnRelease != nil {
+		return s.OnRelease(ctx, record, mode)
+	}
+	return s.Backend.Release(ctx, record, mode)
+}
+
+// ReadCheckpoint implements [backend.Backend].
+func (s *Store) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord) (backend.Checkpoint, error) {
+	s.Reads.Add(1)
+	if s.OnReadCheckpoint != nil {
+		return s.OnReadCheckpoint(ctx, record)
+	}
+	return s.Backend.ReadCheckpoint(ctx, record)
+}
