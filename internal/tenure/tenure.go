@@ -32,7 +32,7 @@ type Config struct {
 	// Stateless leaves the checkpoint unread: Work gets a zero one.
 	Stateless bool
 	// OnLost, if not nil, is called once, in a goroutine of its own, at the moment when the lease is
-	// lost while Work has not returned. Run does not return before it has.
+	// lost while Work has begun and not returned. Run does not return before it has.
 	OnLost func(worklease.Token)
 }
 
@@ -82,6 +82,9 @@ func hold(ctx context.Context, token worklease.Token, prior worklease.Checkpoint
 	// end with ctx, only the work's own context does.
 	renewCtx, stopRenewal := cfg.Lease.StartRenewal(context.WithoutCancel(ctx), token, cfg.RenewalOptions...)
 	defer stopRenewal()
+	if cause := context.Cause(renewCtx); isLoss(cause) {
+		return nil, nil, cause // the read took too long: work does not begin under a lost lease
+	}
 	workCtx, cancel := context.WithCancelCause(renewCtx)
 	defer cancel(nil)
 	pass := func() { cancel(context.Cause(ctx)) }
