@@ -92,18 +92,18 @@ func hold(ctx context.Context, token worklease.Token, prior worklease.Checkpoint
 	if ctx.Err() != nil {
 		pass() // AfterFunc may take a moment
 	}
-	if cfg.OnLost != nil {
-		defer watch(renewCtx, func() { cfg.OnLost(token) })()
-	}
+	end := watch(renewCtx, func() {
+		if cfg.OnLost != nil {
+			cfg.OnLost(token)
+		}
+	})
+	defer func() { lost = end() }() // also when work panics
 
 	state, err = work(workCtx, token, prior)
 
 	stopRenewal()
 	worklease.LeaseWindow(renewCtx) // a window that closed unnoticed, as in a suspend, is noticed here
-	if cause := context.Cause(renewCtx); isLoss(cause) {
-		lost = cause
-	}
-	return state, err, lost
+	return state, err, nil
 }
 
 func isLoss(cause error) bool {
@@ -111,20 +111,24 @@ func isLoss(cause error) bool {
 }
 
 // watch calls onLost when renewCtx ends because the lease is lost. The function that it returns ends
-// the watch, and waits for onLost if that has begun.
-func watch(renewCtx context.Context, onLost func()) (end func()) {
+// the watch, waits for onLost if that has begun, and returns what the lease was lost to. A loss that
+// comes later is none: onLost and the outcome agree.
+func watch(renewCtx context.Context, onLost func()) (end func() error) {
 	t := newTask(func() error {
-		if isLoss(context.Cause(renewCtx)) {
-			onLost()
+		cause := context.Cause(renewCtx)
+		if !isLoss(cause) {
+			return nil
 		}
-		return nil
+		onLost()
+		return cause
 	})
 	stop := context.AfterFunc(renewCtx, t.run)
-	return func() {
-		if !stop() {
-			<-t.done
-			t.result()
+	return func() error {
+		if stop() {
+			return nil
 		}
+		<-t.done
+		return t.result()
 	}
 }
 
