@@ -41,7 +41,8 @@ var (
 // ctx ends when the lease is lost or when the context given to Run ends, and [context.Cause] tells
 // which; [worklease.LeaseWindow] says how long the lease is sure. In the second case the lease stays
 // renewed until WorkFn has returned, however long that takes, so that it can save its state in peace.
-// ctx carries the values of Run's context, but not its deadline.
+// ctx carries the values of Run's context, but not its deadline: when that passes, ctx.Err() is
+// [context.Canceled], and the cause [context.DeadlineExceeded].
 //
 // prior is what the last holder left; a fresh work ID has a zero Checkpoint. To lose less in a crash,
 // WorkFn calls Lease.Checkpoint with token while it works.
