@@ -10,7 +10,8 @@ import (
 )
 
 // Store passes every call on to the Backend in it. A function that is set takes the place of the method
-// of its name, and may call on. Set them before the store is used.
+// of its name, and may call on. Set them before the store is used. Store does not unwrap, so that no
+// call takes a way around it.
 type Store struct {
 	backend.Backend
 	OnAcquire        func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error)
@@ -22,9 +23,6 @@ type Store struct {
 	// How often each was called.
 	Acquires, Checkpoints, Renewals, Releases, Reads atomic.Int64
 }
-
-// Unwrap returns the store beneath.
-func (s *Store) Unwrap() backend.Backend { return s.Backend }
 
 // Acquire implements [backend.Backend].
 func (s *Store) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
