@@ -58,7 +58,7 @@ func TestOnLostIsCalledAtTheMomentOfTheLoss(t *testing.T) {
 					func(ctx context.Context, token worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
 						s.token = token
 						tc.lose(t, s)
-						<-ctx.Done()
+						awaitEnd(ctx)
 						ended := time.Now()
 						synctest.Wait()
 						if lost.times.Load() != 1 || !lost.at.Equal(ended) || lost.token != token {
@@ -91,13 +91,13 @@ func TestOnLostIsNotCalledForWorkThatReturnsInOrder(t *testing.T) {
 		{"with an error", func(context.Context, *storeAndToken, context.CancelCauseFunc) error { return errWork }},
 		{"after ctx ended", func(ctx context.Context, _ *storeAndToken, cancel context.CancelCauseFunc) error {
 			cancel(errShutdown)
-			<-ctx.Done()
+			awaitEnd(ctx)
 			time.Sleep(3 * ttl)
 			return context.Cause(ctx)
 		}},
 		{"after ctx ended with the cause of a loss", func(ctx context.Context, _ *storeAndToken, cancel context.CancelCauseFunc) error {
 			cancel(worklease.ErrLeaseWindowExhausted)
-			<-ctx.Done()
+			awaitEnd(ctx)
 			time.Sleep(3 * ttl)
 			return errWork
 		}},
@@ -169,7 +169,7 @@ func TestSlowOnLostDelaysTheReturnAlone(t *testing.T) {
 		var told, returned time.Duration
 		cfg := tenure.Config{Lease: s.lease, OnLost: func(worklease.Token) { time.Sleep(slow) }}
 		got := tenure.Run(t.Context(), workID, cfg, func(ctx context.Context, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
-			<-ctx.Done()
+			awaitEnd(ctx)
 			told = time.Since(start)
 			time.Sleep(time.Second)
 			returned = time.Since(start)
@@ -242,7 +242,7 @@ func TestPanicOfTheWorkWaitsForOnLost(t *testing.T) {
 			ended.Store(true)
 		}}
 		tenure.Run(t.Context(), workID, cfg, func(ctx context.Context, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
-			<-ctx.Done()
+			awaitEnd(ctx)
 			panic(value)
 		})
 	})

@@ -168,3 +168,25 @@ func TestNoWorkBeginsUnderALostLease(t *testing.T) {
 		}
 	})
 }
+
+// stopsHard is a Lease whose renewCtx ends when the renewal is stopped, as wrappers may have it.
+type stopsHard struct{ worklease.Lease }
+
+func (l stopsHard) StartRenewal(ctx context.Context, token worklease.Token, opts ...worklease.RenewalOption) (context.Context, func()) {
+	renewCtx, stop := l.Lease.StartRenewal(ctx, token, opts...)
+	renewCtx, cancel := context.WithCancel(renewCtx)
+	return renewCtx, func() { cancel(); stop() }
+}
+
+func TestEndOfTheRenewalAloneIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := 0
+		cfg := tenure.Config{Lease: stopsHard{newLease(t, newStore())}, OnLost: func(worklease.Token) { lost++ }}
+		got := tenure.Run(t.Context(), workID, cfg, func(context.Context, worklease.Token, worklease.Checkpoint) ([]byte, error) {
+			return nil, nil
+		})
+		if got.Err != nil || got.Exit != worklease.ExitFinished || lost != 0 {
+			t.Errorf("result = %+v, OnLost was called %d times", got, lost)
+		}
+	})
+}

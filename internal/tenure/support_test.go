@@ -53,7 +53,7 @@ func recordOf(token worklease.Token) backend.LeaseRecord {
 func renewFails(context.Context, backend.LeaseRecord, time.Duration) error { return errStore }
 
 func untilDone(ctx context.Context, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
-	<-ctx.Done()
+	awaitEnd(ctx)
 	return nil, errWork
 }
 
@@ -75,4 +75,12 @@ func newStoreAndToken(t *testing.T) *storeAndToken {
 	}
 	s.lease = newLease(t, s)
 	return s
+}
+
+// awaitEnd waits for ctx to end, but not for ever: a test that fails is to fail, not to hang.
+func awaitEnd(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(24 * time.Hour):
+	}
 }
