@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,7 @@ const cleanup = 2 * time.Second
 func TestCleanupEndsOnTheClock(t *testing.T) {
 	type answer func(ctx context.Context, hung <-chan struct{}) error
 	deaf := func(_ context.Context, hung <-chan struct{}) error { <-hung; return nil }
-	hears := func(ctx context.Context, _ <-chan struct{}) error { <-ctx.Done(); return ctx.Err() }
+	hears := func(ctx context.Context, _ <-chan struct{}) error { awaitEnd(ctx); return ctx.Err() }
 	for _, tc := range []struct {
 		name          string
 		save, release answer // nil: done at once
@@ -76,6 +77,10 @@ func TestCleanupEndsOnTheClock(t *testing.T) {
 				if took := time.Since(start); took != tc.took {
 					t.Errorf("Run returned after %v, want %v", took, tc.took)
 				}
+				synctest.Wait()
+				if n := s.Releases.Load(); (n == 0) != (tc.save != nil) {
+					t.Errorf("the store was asked to release %d times: there is no time left after a save that hung", n)
+				}
 				time.Sleep(ttl)
 				wantFound(t, inherit(t, s), tc.state, worklease.ExitExpired, "a")
 				wantRenewalOver(t, s)
@@ -92,7 +97,7 @@ func TestCleanupTimeoutIsForBothStepsTogether(t *testing.T) {
 			return s.Backend.Checkpoint(ctx, record, state, ttl)
 		}
 		s.OnRelease = func(ctx context.Context, _ backend.LeaseRecord, _ backend.ExitMode) error {
-			<-ctx.Done()
+			awaitEnd(ctx)
 			return ctx.Err()
 		}
 		runner := newRunner(t, worker.RunnerConfig{
@@ -138,6 +143,31 @@ func TestFinalCheckpointThatArrivesLateIsKept(t *testing.T) {
 	})
 }
 
+// An answer in the last moment counts or does not, but success is never reported without it.
+func TestReleaseAnsweredInTheLastMoment(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStore()
+			var answered atomic.Bool
+			s.OnRelease = func(_ context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+				time.Sleep(cleanup)
+				defer answered.Store(true)
+				return s.Backend.Release(context.Background(), record, mode)
+			}
+			runner := newRunner(t, worker.RunnerConfig{
+				Lease: leaseOf(t, s, "a"), WorkFn: returning(nil, nil), CleanupTimeout: cleanup,
+			})
+			if err := runner.Run(t.Context(), workID); err == nil && !answered.Load() {
+				t.Error("success before the store has answered")
+			} else if err != nil {
+				wantErr(t, err, context.DeadlineExceeded)
+			}
+			synctest.Wait()
+			wantFound(t, inherit(t, s), "", worklease.ExitFinished, "a")
+		})
+	}
+}
+
 type valueKey struct{}
 
 func TestCleanupHasAContextOfItsOwn(t *testing.T) {
@@ -165,7 +195,7 @@ func TestCleanupHasAContextOfItsOwn(t *testing.T) {
 				if _, ok := ctx.Deadline(); ok || ctx.Value(valueKey{}) != "trace" {
 					t.Errorf("the work's context has a deadline: %v, value %v", ok, ctx.Value(valueKey{}))
 				}
-				<-ctx.Done()
+				awaitEnd(ctx)
 				return []byte("new"), context.Cause(ctx)
 			},
 		})

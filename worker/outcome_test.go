@@ -252,11 +252,11 @@ func lasting(d time.Duration, state []byte, err error) worker.WorkFn {
 }
 
 func stopped(ctx context.Context, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
-	<-ctx.Done()
+	awaitEnd(ctx)
 	return []byte("new"), ctx.Err()
 }
 
 func stoppedBecause(ctx context.Context, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
-	<-ctx.Done()
+	awaitEnd(ctx)
 	return []byte("new"), context.Cause(ctx)
 }

@@ -17,7 +17,9 @@ import (
 func recovered(t *testing.T, runner *worker.Runner) (value any) {
 	t.Helper()
 	defer func() { value = recover() }()
-	err := runner.Run(t.Context(), workID)
+	ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+	defer cancel()
+	err := runner.Run(ctx, workID)
 	t.Errorf("Run returned %v", err)
 	return nil
 }

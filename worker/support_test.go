@@ -125,7 +125,7 @@ func returning(state []byte, err error) worker.WorkFn {
 // untilDone works until it is told to stop.
 func untilDone(state []byte, err error) worker.WorkFn {
 	return func(ctx context.Context, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
-		<-ctx.Done()
+		awaitEnd(ctx)
 		return state, err
 	}
 }
@@ -152,5 +152,13 @@ func saveAnswers(err error) func(*faulty.Store) {
 func releaseAnswers(err error) func(*faulty.Store) {
 	return func(s *faulty.Store) {
 		s.OnRelease = func(context.Context, backend.LeaseRecord, backend.ExitMode) error { return err }
+	}
+}
+
+// awaitEnd waits for ctx to end, but not for ever: a test that fails is to fail, not to hang.
+func awaitEnd(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(24 * time.Hour):
 	}
 }
