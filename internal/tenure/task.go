@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+
+	"github.com/aetomala/worklease"
 )
 
 // task is a call made in another goroutine. A panic there, or a Goexit, becomes the caller's own when
@@ -45,9 +47,9 @@ func (t *task) result() error {
 
 // within calls f, and returns when f does or ctx ends: a driver may not know of ctx. Nobody is left to
 // hear what becomes of f then, were it a panic.
-func within(ctx context.Context, f func() error) error {
+func within(ctx context.Context, verb string, token worklease.Token, f func() error) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return failed(verb, token, err)
 	}
 	t := newTask(f)
 	go t.run()
@@ -60,6 +62,6 @@ func within(ctx context.Context, f func() error) error {
 	case <-t.done: // both at once: what f says is worth more
 		return t.result()
 	default:
-		return fmt.Errorf("no answer in time: %w", ctx.Err())
+		return failed(verb, token, fmt.Errorf("no answer in time: %w", ctx.Err()))
 	}
 }

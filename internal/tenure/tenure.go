@@ -153,21 +153,20 @@ func conclude(ctx context.Context, token worklease.Token, cfg Config, state []by
 
 	var saveErr error
 	if state != nil {
-		saveErr = within(ctx, func() error { return cfg.Lease.Checkpoint(ctx, token, state) })
+		saveErr = within(ctx, "save the final state of", token, func() error { return cfg.Lease.Checkpoint(ctx, token, state) })
 		if errors.Is(saveErr, worklease.ErrFenced) {
 			return worklease.ExitNone, saveErr
 		}
 		if saveErr != nil {
 			exit = worklease.ExitAbandoned // what the work did last is not there to be built upon
-			saveErr = failed("save the final state of", token, saveErr)
 		}
 	}
-	releaseErr := within(ctx, func() error { return cfg.Lease.Release(ctx, token, exit) })
+	releaseErr := within(ctx, "release", token, func() error { return cfg.Lease.Release(ctx, token, exit) })
 	switch {
 	case errors.Is(releaseErr, worklease.ErrFenced):
 		return worklease.ExitNone, releaseErr
 	case releaseErr != nil:
-		return worklease.ExitNone, errors.Join(err, saveErr, failed("leave", token, releaseErr))
+		return worklease.ExitNone, errors.Join(err, saveErr, releaseErr)
 	case saveErr != nil:
 		return exit, errors.Join(err, saveErr)
 	case retire:
