@@ -60,7 +60,11 @@ type Option func(*Backend)
 
 // WithClock makes the store read the time from c. A nil c is the machine's clock, as without it.
 func WithClock(c Clock) Option {
-	return func(b *Backend) { b.clock = c }
+	return func(b *Backend) {
+		if c != nil {
+			b.clock = c
+		}
+	}
 }
 
 // New returns an empty store. Nil options are ignored.
@@ -92,7 +96,7 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 			s.rows = make(map[string]*row)
 		}
 		s.rows[workID] = r
-	case now.Before(r.expiresAt):
+	case !r.over(now):
 		return backend.LeaseRecord{}, &backend.HeldError{WorkID: workID, HolderID: r.holderID, ExpiresAt: r.expiresAt.Round(0)}
 	case r.exit == backend.ExitNone:
 		r.prevExit, r.prevHolderID = backend.ExitExpired, r.holderID
@@ -235,14 +239,15 @@ func (b *Backend) enter(ctx context.Context, op string, s *shard) (now time.Time
 	return now, nil
 }
 
-// over reports whether the tenure has ended: by a declared exit, or by its expiry.
+// over reports whether the tenure has ended: by a declared exit, which stands even if the clock is set
+// back, or by its expiry.
 func (r *row) over(now time.Time) bool {
 	return r.exit != backend.ExitNone || !now.Before(r.expiresAt)
 }
 
 // selected reports whether a Sweep with opts deletes r.
 func (r *row) selected(opts backend.SweepOptions, now time.Time) bool {
-	if now.Before(r.expiresAt) {
+	if !r.over(now) {
 		return false
 	}
 	last := r.updatedAt
