@@ -29,7 +29,7 @@ help: ## Show the targets
 	while IFS='|' read -r target text; do printf '%-12s %s\n' "$$target" "$$text"; done
 
 test: ## Run the tests of all modules, with the race detector and in random order
-	$(call each-module,$(GO) test -race -shuffle=on -count=$(COUNT) $(TESTFLAGS) ./...)
+	$(call each-module,for i in $$(seq $(COUNT)); do $(GO) test -race -shuffle=on -count=1 $(TESTFLAGS) ./... || exit 1; done)
 
 check: fmt-check vet staticcheck tidy-check api-check ## Run every check that is not a test of behaviour
 	@echo "all checks passed"

@@ -140,6 +140,7 @@ func TestClockSetBackAfterRelease(t *testing.T) {
 	wantError(t, "Release", b.Release(ctx, mine, backend.ExitFinished), backend.ErrLeaseExpired)
 	wantSwept(t, b, backend.SweepOptions{Retention: 0, IncludeExpired: true}, 0)
 
+	clock.set(30 * time.Second)
 	next := acquire(t, b, "work", "next", time.Minute)
 	found, err := b.ReadCheckpoint(ctx, next)
 	if err != nil || found.State != nil || found.PrevExit != backend.ExitRetired || found.PrevHolderID != "me" {

@@ -58,7 +58,7 @@ type Clock interface {
 // Option configures a Backend.
 type Option func(*Backend)
 
-// WithClock makes the store read the time from c. A nil c is the machine's clock, as without it.
+// WithClock makes the store read the time from c instead of from the machine. A nil c is ignored.
 func WithClock(c Clock) Option {
 	return func(b *Backend) {
 		if c != nil {
@@ -96,7 +96,7 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 			s.rows = make(map[string]*row)
 		}
 		s.rows[workID] = r
-	case !r.over(now):
+	case now.Before(r.expiresAt):
 		return backend.LeaseRecord{}, &backend.HeldError{WorkID: workID, HolderID: r.holderID, ExpiresAt: r.expiresAt.Round(0)}
 	case r.exit == backend.ExitNone:
 		r.prevExit, r.prevHolderID = backend.ExitExpired, r.holderID
@@ -240,14 +240,15 @@ func (b *Backend) enter(ctx context.Context, op string, s *shard) (now time.Time
 }
 
 // over reports whether the tenure has ended: by a declared exit, which stands even if the clock is set
-// back, or by its expiry.
+// back, or by its expiry. Whether somebody else may have the lease, or Sweep the row, is another
+// question: that the expiry alone decides.
 func (r *row) over(now time.Time) bool {
 	return r.exit != backend.ExitNone || !now.Before(r.expiresAt)
 }
 
 // selected reports whether a Sweep with opts deletes r.
 func (r *row) selected(opts backend.SweepOptions, now time.Time) bool {
-	if !r.over(now) {
+	if now.Before(r.expiresAt) {
 		return false
 	}
 	last := r.updatedAt
