@@ -84,29 +84,36 @@ func (l *lease) acquireOnce(ctx context.Context, wanted backend.LeaseRecord) (To
 	start := l.now()
 	record, err := l.backend.Acquire(ctx, wanted.WorkID, wanted.HolderID, l.ttl)
 	answered := l.now()
-	var token, late Token
-	if err == nil {
-		token = Token{record: record, hold: &hold{now: l.now, window: window{opened: start, ttl: l.ttl}}}
-		if token.hold.window.remaining(answered) <= 0 {
-			token, late = late, token
-			err = fmt.Errorf("%w: the answer took longer than the TTL of %v", ErrLeaseWindowExhausted, l.ttl)
-		}
+	granted := Token{record: record, hold: newHold(l.now, start, l.ttl)}
+	late := err == nil && granted.hold.window.remaining(answered) <= 0
+	if late {
+		err = fmt.Errorf("%w: the answer took longer than the TTL of %v", ErrLeaseWindowExhausted, l.ttl)
 	}
+	token := granted
 	if err != nil {
-		err = failed("acquire", wanted, l.explain(err))
+		token, err = Token{}, failed("acquire", wanted, l.explain(err))
 	}
 	if l.observer != nil {
 		l.observer.OnAcquire(ctx, AcquireEvent{
 			WorkID: wanted.WorkID, Token: token, Duration: answered.at.Sub(start.at), Err: err,
 		})
 	}
-	if late.hold != nil {
-		// The store counted its TTL from later than start, and may keep others out for a while yet.
-		if releaseErr := l.Release(ctx, late, ExitAbandoned); releaseErr != nil && !errors.Is(releaseErr, ErrLeaseExpired) {
-			err = fmt.Errorf("%w (giving it back failed too: %v)", err, releaseErr)
-		}
+	if late {
+		l.giveBack(ctx, granted)
 	}
 	return token, err
+}
+
+// giveBackTimeout bounds how much longer an Acquire takes whose answer came too late.
+const giveBackTimeout = time.Second
+
+// giveBack releases a lease that came too late to be used. The store counted its TTL from a later
+// moment, and might keep others out for a while yet; should this fail, it will. The caller has an error
+// already, and the observer is told of this one.
+func (l *lease) giveBack(ctx context.Context, token Token) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	_ = l.Release(ctx, token, ExitAbandoned)
 }
 
 // explain adds what puzzles those who restart a process under the same name.

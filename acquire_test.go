@@ -12,6 +12,7 @@ import (
 	"github.com/aetomala/worklease"
 	"github.com/aetomala/worklease/backend"
 	"github.com/aetomala/worklease/backend/memory"
+	"github.com/aetomala/worklease/internal/faulty"
 )
 
 func TestAcquireMakesOneAttempt(t *testing.T) {
@@ -68,7 +69,7 @@ func TestPollIntervalIsJittered(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked []time.Time
 				s := newStore()
-				s.acquire = func(context.Context, string, string, time.Duration) (backend.LeaseRecord, error) {
+				s.OnAcquire = func(context.Context, string, string, time.Duration) (backend.LeaseRecord, error) {
 					asked = append(asked, time.Now())
 					return backend.LeaseRecord{}, backend.ErrLeaseHeld
 				}
@@ -123,7 +124,7 @@ func TestWaitingAcquireEndsWithItsContext(t *testing.T) {
 
 func TestWaitingAcquireReturnsOtherErrorsAtOnce(t *testing.T) {
 	s := newStore()
-	s.acquire = func(context.Context, string, string, time.Duration) (backend.LeaseRecord, error) {
+	s.OnAcquire = func(context.Context, string, string, time.Duration) (backend.LeaseRecord, error) {
 		return backend.LeaseRecord{}, errStore
 	}
 	_, err := newLease(t, s, "a", time.Hour).Acquire(t.Context(), "w", worklease.WithWaitForLease())
@@ -148,24 +149,40 @@ func TestHasWaitForLease(t *testing.T) {
 	}
 }
 
+func TestLateLeaseIsGivenBackThoughTheCallerHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.OnAcquire = func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+			time.Sleep(3 * time.Second)
+			return s.Backend.Acquire(context.WithoutCancel(ctx), workID, holderID, ttl)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		_, err := newLease(t, s, "a", 2*time.Second).Acquire(ctx, "w")
+		mustMatch(t, err, worklease.ErrLeaseWindowExhausted)
+		s.OnAcquire = nil
+		acquire(t, newLease(t, s, "b", time.Second), "w")
+	})
+}
+
 func TestAnswerThatTookLongerThanTheTTLIsNoLease(t *testing.T) {
 	for name, tc := range map[string]struct {
-		release func(s *store) error
+		release func(s *faulty.Store) error
 		exit    worklease.ExitMode
 	}{
 		"and is given back":               {nil, worklease.ExitAbandoned},
-		"also if giving back fails":       {func(*store) error { return errStore }, worklease.ExitExpired},
-		"also if it is over in the store": {func(*store) error { return worklease.ErrLeaseExpired }, worklease.ExitExpired},
+		"also if giving back fails":       {func(*faulty.Store) error { return errStore }, worklease.ExitExpired},
+		"also if it is over in the store": {func(*faulty.Store) error { return worklease.ErrLeaseExpired }, worklease.ExitExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore()
-				s.acquire = func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+				s.OnAcquire = func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
 					time.Sleep(3 * time.Second) // for a row lock: the store counts from afterwards
 					return s.Backend.Acquire(ctx, workID, holderID, ttl)
 				}
 				if tc.release != nil {
-					s.release = func(context.Context, backend.LeaseRecord, backend.ExitMode) error { return tc.release(s) }
+					s.OnRelease = func(context.Context, backend.LeaseRecord, backend.ExitMode) error { return tc.release(s) }
 				}
 				seen := &recorder{}
 				token, err := newObserved(t, s, "a", time.Second, seen).Acquire(t.Context(), "w")
@@ -181,7 +198,7 @@ func TestAnswerThatTookLongerThanTheTTLIsNoLease(t *testing.T) {
 				if tc.exit == worklease.ExitExpired {
 					time.Sleep(time.Second)
 				}
-				s.acquire = nil
+				s.OnAcquire = nil
 				next := newLease(t, s, "b", time.Second)
 				found, err := next.ReadCheckpoint(t.Context(), acquire(t, next, "w"))
 				if err != nil || found.PrevExit != tc.exit {

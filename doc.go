@@ -12,9 +12,10 @@
 //	renewCtx, stopRenewal := lease.StartRenewal(ctx, token) // work under renewCtx
 //	err = lease.Checkpoint(renewCtx, token, state)          // as often as losing the work between two hurts
 //	stopRenewal()
-//	err = lease.Release(ctx, token, worklease.ExitFinished) // the next Acquire succeeds at once; not under a ctx that has ended
+//	err = lease.Release(ctx, token, worklease.ExitFinished) // the next Acquire succeeds at once
 //
-// Package worker does these steps in this order, with everything that can go wrong between them.
+// A Release under a context that has ended does nothing, and the work waits for the TTL: mind the way out
+// of a shutdown. Package worker does these steps in this order, with everything that can go wrong between them.
 //
 // # States of a lease
 //

@@ -24,14 +24,14 @@ var (
 
 	// ErrLeaseWindowExhausted says that the holder can no longer be sure of its lease: the window
 	// closed before a renewal succeeded.
-	ErrLeaseWindowExhausted = errors.New("worklease: lease window exhausted")
+	ErrLeaseWindowExhausted = errors.New("lease window exhausted")
 	// ErrRetire is returned by work functions, not by this module: the work is done for good, and is
 	// to be released as [ExitRetired].
-	ErrRetire = errors.New("worklease: retire this work")
+	ErrRetire = errors.New("retire this work")
 
 	// ErrConfigInvalid is matched by every error about a configuration: those of [New], and the
 	// config errors of this and the other packages.
-	ErrConfigInvalid = errors.New("worklease: invalid configuration")
+	ErrConfigInvalid = errors.New("invalid configuration")
 	// ErrNilBackend says that no backend was given. It matches ErrConfigInvalid.
 	ErrNilBackend = fmt.Errorf("%w: the backend is nil", ErrConfigInvalid)
 	// ErrRetentionRequired says that a sweep was asked for without a positive retention. It matches

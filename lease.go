@@ -22,7 +22,8 @@ const (
 	ExitFinished = backend.ExitFinished
 	// ExitAbandoned says that the holder gave up before the work was done.
 	ExitAbandoned = backend.ExitAbandoned
-	// ExitRetired says that the work is done for good. Only such rows are swept by default.
+	// ExitRetired says that the work is done for good. Unless told otherwise, a sweep deletes such rows
+	// only.
 	ExitRetired = backend.ExitRetired
 	// ExitExpired says that the lease lapsed before its holder said anything.
 	ExitExpired = backend.ExitExpired
@@ -38,8 +39,11 @@ type Checkpoint = backend.Checkpoint
 // These rules hold for all methods:
 //
 //   - ctx bounds the call. If it ends first, the error matches ctx.Err(), and the call may have taken
-//     effect in the store. A nil ctx is an error.
-//   - A zero [Token] is an error matching [ErrFenced]. Neither reaches the store nor an observer.
+//     effect in the store.
+//   - A nil ctx is an error, and so is a zero [Token], which matches [ErrFenced]. What is refused so
+//     reaches neither the store nor an observer.
+//   - A token may be used through several Lease values of its holder: its lease has the shortest of
+//     their TTLs.
 //   - Errors wrap, once, what the store returned. An error that matches none of this package's
 //     sentinels is a fault of the store or of the way to it: nothing is known of the lease then.
 //   - Time is the store's. Only the lease window, see [Lease.StartRenewal], is measured here.
@@ -80,8 +84,9 @@ type Lease interface {
 	Release(ctx context.Context, token Token, mode ExitMode) error
 
 	// Forget deletes all that is stored for the work ID: the next holder finds neither state nor a
-	// previous exit. It works on a lease that is held, lapsed or released, and otherwise is like
-	// Release; it fails with [ErrFenced] if another tenure has begun or nothing is stored.
+	// previous exit. It succeeds on a lease that is held, lapsed or released, and fails with
+	// [ErrFenced] if another tenure has begun or nothing is stored. It ends the renewals of the token,
+	// and LeaseWindow, as Release does.
 	Forget(ctx context.Context, token Token) error
 
 	// StartRenewal renews the lease in the background until stopRenewal is called, the lease is lost
@@ -95,8 +100,8 @@ type Lease interface {
 	// a suspend, closes it too. The store's clock does not matter.
 	//
 	// A renewal is due every TTL/2, or as [WithRenewalInterval] says, counted from the start of the
-	// call that last moved the window. An attempt without an answer after a third of the time left is
-	// given up and the next is made. It may still answer; but at most three are unanswered at a time, and
+	// call that last moved the window. An attempt without an answer after a third of the time left (but
+	// no sooner than 100 ms or TTL/30, whichever is less) is given up and the next is made. It may still answer; but at most three are unanswered at a time, and
 	// the oldest is cancelled to make room. After an error the next attempt waits as
 	// [WithRenewalBackoff] says.
 	//
@@ -213,70 +218,6 @@ func (l *lease) Forget(ctx context.Context, token Token) error {
 	}, func(took time.Duration, err error) {
 		l.observer.OnForget(ctx, ForgetEvent{Token: token, Duration: took, Err: err})
 	})
-}
-
-// operation is what the front must know of one kind of call with a token.
-type operation struct {
-	verb    string
-	extends bool      // success opens a new window
-	ends    bool      // success ends the lease
-	fenced  Operation // what OnFenced is told; zero: it is not called
-}
-
-var (
-	readCheckpoint = operation{verb: "read the checkpoint of"}
-	checkpoint     = operation{verb: "checkpoint", extends: true, fenced: OperationCheckpoint}
-	renew          = operation{verb: "renew", extends: true, fenced: OperationRenew}
-	release        = operation{verb: "release", ends: true, fenced: OperationRelease}
-	forget         = operation{verb: "forget", ends: true, fenced: OperationForget}
-)
-
-// call makes one call to the store with a token: it draws the consequences for the window, wraps the
-// error, and tells the observer. The window comes first, so that no observer can delay its news.
-func (l *lease) call(ctx context.Context, op operation, token Token, do func() error, event func(time.Duration, error)) error {
-	if ctx == nil {
-		return failed(op.verb, token.record, errNilContext)
-	}
-	if token.hold == nil {
-		return failed(op.verb, token.record, ErrFenced)
-	}
-	if op.ends {
-		token.hold.leave()
-	}
-	start := l.now()
-	err := do()
-	var took time.Duration
-	if l.observer != nil {
-		took = l.now().at.Sub(start.at)
-	}
-	fenced := false
-	switch {
-	case err == nil && op.extends:
-		token.hold.extend(start, l.ttl)
-	case err == nil && op.ends:
-		token.hold.lose(errGivenUp)
-	case err == nil:
-	case errors.Is(err, ErrFenced):
-		fenced = true
-		token.hold.lose(ErrFenced)
-	case errors.Is(err, ErrLeaseExpired):
-		token.hold.lose(errLapsed)
-	}
-	if err != nil {
-		err = failed(op.verb, token.record, err)
-	}
-	if l.observer != nil {
-		event(took, err)
-		if fenced && op.fenced != 0 {
-			l.observer.OnFenced(ctx, FencedEvent{Token: token, Operation: op.fenced})
-		}
-	}
-	return err
-}
-
-// failed is the one place where an error gets its context.
-func failed(verb string, record backend.LeaseRecord, err error) error {
-	return fmt.Errorf("worklease: %s %q as %q: %w", verb, record.WorkID, record.HolderID, err)
 }
 
 // maxIDBytes is the longest ID that every store can keep in an index.

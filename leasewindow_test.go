@@ -2,6 +2,7 @@ package worklease_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"github.com/aetomala/worklease"
 	"github.com/aetomala/worklease/backend"
 	"github.com/aetomala/worklease/backend/memory"
+	"github.com/aetomala/worklease/internal/faulty"
 )
 
 func TestSuccessMovesTheWindowAndFailureDoesNot(t *testing.T) {
@@ -35,7 +37,7 @@ func TestSuccessMovesTheWindowAndFailureDoesNot(t *testing.T) {
 			t.Errorf("after Renew the window closes in %v, want %v", got, ttl)
 		}
 		time.Sleep(3 * time.Second)
-		s.checkpoint = func(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
+		s.OnCheckpoint = func(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
 			time.Sleep(time.Second) // on the way there and back
 			return s.Backend.Checkpoint(ctx, record, state, ttl)
 		}
@@ -46,8 +48,8 @@ func TestSuccessMovesTheWindowAndFailureDoesNot(t *testing.T) {
 			t.Errorf("after a Checkpoint that took a second the window closes in %v, want %v", got, ttl-time.Second)
 		}
 
-		s.checkpoint = func(context.Context, backend.LeaseRecord, []byte, time.Duration) error { return errStore }
-		s.renew = func(context.Context, backend.LeaseRecord, time.Duration) error { return errStore }
+		s.OnCheckpoint = func(context.Context, backend.LeaseRecord, []byte, time.Duration) error { return errStore }
+		s.OnRenew = func(context.Context, backend.LeaseRecord, time.Duration) error { return errStore }
 		time.Sleep(2 * time.Second)
 		mustMatch(t, lease.Checkpoint(ctx, token, []byte("lost")), errStore)
 		mustMatch(t, lease.Renew(ctx, token), errStore)
@@ -70,13 +72,26 @@ func TestWindowIsNoLongerThanTheStoresExpiryWhateverTheStoresClock(t *testing.T)
 			synctest.Test(t, func(t *testing.T) {
 				clock := &offsetClock{}
 				clock.Store(int64(offset))
-				lease := newLease(t, memory.New(memory.WithClock(clock)), "a", 10*time.Second)
+				s := &faulty.Store{Backend: memory.New(memory.WithClock(clock))}
+				s.OnRenew = func(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
+					time.Sleep(300 * time.Millisecond)
+					defer time.Sleep(300 * time.Millisecond)
+					return s.Backend.Renew(ctx, record, ttl)
+				}
+				lease := newLease(t, s, "a", 10*time.Second)
 				token := acquire(t, lease, "w")
 				renewCtx, _ := lease.StartRenewal(t.Context(), token)
-				for range 50 {
-					time.Sleep(777 * time.Millisecond)
-					if got := windowOf(t, renewCtx); got > 10*time.Second {
-						t.Fatalf("the window closes in %v", got)
+				rival := newLease(t, s, "b", time.Second)
+				for range 200 {
+					time.Sleep(177 * time.Millisecond)
+					mine := windowOf(t, renewCtx)
+					_, err := rival.Acquire(t.Context(), "w")
+					held, ok := errors.AsType[*worklease.HeldError](err)
+					if !ok {
+						t.Fatalf("the rival gets %v", err)
+					}
+					if stored := held.ExpiresAt.Sub(clock.Now()); mine > stored {
+						t.Fatalf("the window closes in %v, and the lease is over in %v", mine, stored)
 					}
 				}
 				clock.Add(int64(time.Hour)) // the store's clock is set: the lease is over there
@@ -160,7 +175,7 @@ func TestNobodyReliesOnTheLeaseOnceReleaseIsUnderWay(t *testing.T) {
 	token := acquire(t, lease, "w")
 	renewCtx, stop := lease.StartRenewal(t.Context(), token)
 	defer stop()
-	s.release = func(context.Context, backend.LeaseRecord, backend.ExitMode) error {
+	s.OnRelease = func(context.Context, backend.LeaseRecord, backend.ExitMode) error {
 		if _, ok := worklease.LeaseWindow(renewCtx); ok {
 			t.Error("the window vouches for a lease that is being released")
 		}
@@ -187,6 +202,43 @@ func TestLeaseWhoseReleaseWasRefusedCanBeRevived(t *testing.T) {
 		renewCtx, stop := lease.StartRenewal(t.Context(), token)
 		defer stop()
 		windowOf(t, renewCtx)
+	})
+}
+
+func TestSuccessAfterAFailedReleaseIsReasonToRelyOnTheLeaseAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := newLease(t, memory.New(), "a", 10*time.Second)
+		token := acquire(t, lease, "w")
+		renewCtx, stop := lease.StartRenewal(t.Context(), token)
+		defer stop()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		time.Sleep(time.Second)
+		mustMatch(t, lease.Release(ended, token, worklease.ExitFinished), context.Canceled)
+		if _, ok := worklease.LeaseWindow(renewCtx); ok {
+			t.Error("the window vouches for a lease whose release is in doubt")
+		}
+		time.Sleep(9 * time.Second)
+		windowOf(t, renewCtx)
+	})
+}
+
+func TestTokenUsedThroughSeveralLeasesHasTheShortestOfTheirTTLs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := memory.New()
+		long, short := newLease(t, b, "a", time.Minute), newLease(t, b, "a", time.Second)
+		token := acquire(t, long, "w")
+		renewCtx, stop := long.StartRenewal(t.Context(), token)
+		defer stop()
+		time.Sleep(5 * time.Second)
+		start := time.Now()
+		if err := short.Renew(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+		if got := windowOf(t, renewCtx); got != time.Second {
+			t.Errorf("the window closes in %v", got)
+		}
+		mustEnd(t, renewCtx, start.Add(time.Second), worklease.ErrLeaseWindowExhausted)
 	})
 }
 

@@ -18,11 +18,11 @@ func TestObserverIsToldOfEveryCallInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		slow := func() { time.Sleep(time.Second) }
-		s.acquire = func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+		s.OnAcquire = func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
 			slow()
 			return s.Backend.Acquire(ctx, workID, holderID, ttl)
 		}
-		s.checkpoint = func(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
+		s.OnCheckpoint = func(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
 			slow()
 			return s.Backend.Checkpoint(ctx, record, state, ttl)
 		}

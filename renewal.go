@@ -12,13 +12,9 @@ import (
 )
 
 const (
-	defaultBackoffInitial = 100 * time.Millisecond
-	defaultBackoffMax     = 5 * time.Second
-	defaultBackoffJitter  = 0.2
-
 	// A wait is drawn from [lowestWait*d, d], so that leases taken together do not renew together.
 	lowestWait = 0.85
-	// maxUnanswered bounds what one lease can have in flight on a store that does not answer.
+	// maxUnanswered bounds what one renewal can have in flight on a store that does not answer.
 	maxUnanswered = 3
 )
 
@@ -26,58 +22,6 @@ var (
 	errGivenUp = fmt.Errorf("%w: the lease was given up", ErrLeaseWindowExhausted)
 	errLapsed  = fmt.Errorf("%w: %w", ErrLeaseWindowExhausted, ErrLeaseExpired)
 )
-
-// RenewalOption changes how [Lease.StartRenewal] renews. A nil RenewalOption is ignored.
-type RenewalOption func(renewalOptions) renewalOptions
-
-type renewalOptions struct {
-	interval     time.Duration
-	initial, max time.Duration
-	jitter       float64
-}
-
-// WithRenewalInterval makes a renewal due d, or up to 15 % less, after the start of the call that last
-// moved the window. The default is half the TTL. A d of zero or less is ignored. One of the TTL or more
-// cannot work and is taken as half the TTL; one below 1 ms is taken as 1 ms, or half the TTL if that
-// is less.
-func WithRenewalInterval(d time.Duration) RenewalOption {
-	return func(o renewalOptions) renewalOptions {
-		if d > 0 {
-			o.interval = d
-		}
-		return o
-	}
-}
-
-// WithRenewalBackoff sets how long to wait after a renewal attempt that failed: initial, doubled with
-// each further failure up to maximum, plus a random part of up to the share jitter of it. The defaults are
-// 100 ms, 5 s and 0.2. Durations below 1 ms are taken as 1 ms, jitter as the nearest in [0, 1], and an
-// initial above maximum as maximum.
-func WithRenewalBackoff(initial, maximum time.Duration, jitter float64) RenewalOption {
-	return func(o renewalOptions) renewalOptions {
-		o.max = max(maximum, time.Millisecond)
-		o.initial = min(max(initial, time.Millisecond), o.max)
-		o.jitter = 0
-		if jitter > 0 { // not so for NaN
-			o.jitter = min(jitter, 1)
-		}
-		return o
-	}
-}
-
-func renewalOptionsFrom(opts []RenewalOption, ttl time.Duration) renewalOptions {
-	o := renewalOptions{initial: defaultBackoffInitial, max: defaultBackoffMax, jitter: defaultBackoffJitter}
-	for _, opt := range opts {
-		if opt != nil {
-			o = opt(o)
-		}
-	}
-	if o.interval <= 0 || o.interval >= ttl {
-		o.interval = ttl / 2
-	}
-	o.interval = max(o.interval, min(time.Millisecond, ttl/2))
-	return o
-}
 
 // renewal keeps one lease alive, for one StartRenewal. It has no goroutine of its own: a timer wakes
 // it for whatever is due next, and an attempt runs in the goroutine of the wake that began it, so that
@@ -135,9 +79,9 @@ func ended(parent context.Context, cause error) (context.Context, func()) {
 }
 
 // LeaseWindow returns when the window of the lease closes that ctx works under: ctx is the renewCtx of
-// a [Lease.StartRenewal], or derived from one. The deadline is of the local clocks, and moves with
-// every success. ok is false for any other ctx, once renewCtx has ended, and from the moment that
-// Release or Forget is called.
+// a [Lease.StartRenewal], or derived from one. The deadline is of the local clocks, with a monotonic
+// reading, and moves with every success. ok is false for any other ctx, once renewCtx has ended, and
+// from the moment that Release or Forget is called: if that fails, until a later call has succeeded.
 func LeaseWindow(ctx context.Context) (deadline time.Time, ok bool) {
 	if ctx == nil {
 		return time.Time{}, false
@@ -149,10 +93,11 @@ func LeaseWindow(ctx context.Context) (deadline time.Time, ok bool) {
 	h := r.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !r.alive(h.now()) || h.leaving {
+	now := h.now()
+	if !r.alive(now) || !h.certain() {
 		return time.Time{}, false
 	}
-	return h.window.deadline(), true
+	return now.at.Add(h.remaining(now)), true
 }
 
 func (r *renewal) start() {
@@ -195,6 +140,9 @@ func (r *renewal) next() *attempt {
 		return nil
 	}
 	defer r.arm(now)
+	if r.awaited == nil && r.attempts > 0 && h.window.opened.at.After(r.failedAt.at) {
+		r.settle() // another call has moved the window since
+	}
 	if r.awaited != nil && r.due(now) <= 0 {
 		r.awaited = nil
 		r.failedAt, r.retry = now, 0

@@ -14,6 +14,7 @@ import (
 	"github.com/aetomala/worklease"
 	"github.com/aetomala/worklease/backend"
 	"github.com/aetomala/worklease/backend/memory"
+	"github.com/aetomala/worklease/internal/faulty"
 )
 
 // attempts notes when each Renew of a store begins, and lets answer decide what becomes of it.
@@ -23,9 +24,9 @@ type attempts struct {
 	inFlight, atMost int
 }
 
-func watchRenewals(s *store, answer func(ctx context.Context, n int, pass func() error) error) *attempts {
+func watchRenewals(s *faulty.Store, answer func(ctx context.Context, n int, pass func() error) error) *attempts {
 	seen := &attempts{}
-	s.renew = func(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
+	s.OnRenew = func(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
 		n := seen.begin()
 		defer seen.end()
 		return answer(ctx, n, func() error { return s.Backend.Renew(ctx, record, ttl) })
@@ -214,6 +215,63 @@ func TestStuckAttemptIsGivenUpAndTheNextOneIsMadeInsideTheWindow(t *testing.T) {
 	})
 }
 
+func TestLateSuccessOfAnAttemptThatWasGivenUpEndsTheRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		attempts := watchRenewals(s, func(ctx context.Context, n int, pass func() error) error {
+			switch n {
+			case 1:
+				time.Sleep(2 * time.Second) // the limit is a third of five to six seconds
+				return pass()
+			case 2:
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return pass()
+		})
+		seen := &recorder{}
+		lease := newObserved(t, s, "a", 10*time.Second, seen)
+		renewCtx, stop := lease.StartRenewal(t.Context(), acquire(t, lease, "w"))
+		time.Sleep(11 * time.Second)
+		stop()
+		synctest.Wait()
+		mustBeAlive(t, renewCtx)
+		began := attempts.began()
+		if len(began) != 3 {
+			t.Fatalf("%d attempts", len(began))
+		}
+		if wait := began[2].Sub(began[0]); wait < 4250*time.Millisecond || wait > 5*time.Second {
+			t.Errorf("the next renewal begins %v after the late success began", wait)
+		}
+		events := eventsOf[worklease.RenewEvent](seen)
+		if last := events[len(events)-1]; last.Attempt != 1 || last.Err != nil {
+			t.Errorf("the next renewal begins with attempt %d, %v", last.Attempt, last.Err)
+		}
+	})
+}
+
+func TestCheckpointEndsARenewalThatFailsAndFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		attempts := watchRenewals(s, func(context.Context, int, func() error) error { return errStore })
+		lease := newLease(t, s, "a", 10*time.Second)
+		token := acquire(t, lease, "w")
+		_, stop := lease.StartRenewal(t.Context(), token)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		before, saved := len(attempts.began()), time.Now()
+		if err := lease.Checkpoint(t.Context(), token, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if next := attempts.began()[before]; next.Sub(saved) < 4250*time.Millisecond {
+			t.Errorf("the lease is renewed %v after it was saved", next.Sub(saved))
+		}
+		stop()
+	})
+}
+
 func TestAttemptsWithoutAnAnswerAreReplacedUntilTheWindowCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -354,7 +412,7 @@ func TestVerdictsOfTheStoreEndTheContextAtOnce(t *testing.T) {
 		t.Run(name+" by an explicit call", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore()
-				s.checkpoint = func(context.Context, backend.LeaseRecord, []byte, time.Duration) error { return tc.verdict }
+				s.OnCheckpoint = func(context.Context, backend.LeaseRecord, []byte, time.Duration) error { return tc.verdict }
 				lease := newLease(t, s, "a", 10*time.Second)
 				token := acquire(t, lease, "w")
 				renewCtx, _ := lease.StartRenewal(t.Context(), token)

@@ -10,50 +10,14 @@ import (
 	"github.com/aetomala/worklease"
 	"github.com/aetomala/worklease/backend"
 	"github.com/aetomala/worklease/backend/memory"
+	"github.com/aetomala/worklease/internal/faulty"
 )
 
 // errStore stands for any fault of a store: it matches no sentinel.
 var errStore = errors.New("connection reset")
 
-// store is a memory store that a test can stand in front of, one method at a time. A nil func leaves
-// the method to the memory store, which a func reaches through Backend.
-type store struct {
-	backend.Backend
-	acquire    func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error)
-	checkpoint func(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error
-	renew      func(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error
-	release    func(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error
-}
-
-func newStore() *store { return &store{Backend: memory.New()} }
-
-func (s *store) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
-	if s.acquire != nil {
-		return s.acquire(ctx, workID, holderID, ttl)
-	}
-	return s.Backend.Acquire(ctx, workID, holderID, ttl)
-}
-
-func (s *store) Checkpoint(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
-	if s.checkpoint != nil {
-		return s.checkpoint(ctx, record, state, ttl)
-	}
-	return s.Backend.Checkpoint(ctx, record, state, ttl)
-}
-
-func (s *store) Renew(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
-	if s.renew != nil {
-		return s.renew(ctx, record, ttl)
-	}
-	return s.Backend.Renew(ctx, record, ttl)
-}
-
-func (s *store) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
-	if s.release != nil {
-		return s.release(ctx, record, mode)
-	}
-	return s.Backend.Release(ctx, record, mode)
-}
+// newStore is a memory store that a test can stand in front of, one method at a time.
+func newStore() *faulty.Store { return &faulty.Store{Backend: memory.New()} }
 
 func newLease(t testing.TB, b backend.Backend, holderID string, ttl time.Duration) worklease.Lease {
 	t.Helper()

@@ -30,8 +30,6 @@ type window struct {
 // remaining returns how long w stays open, seen from now; it is closed at zero and below.
 func (w window) remaining(now instant) time.Duration { return w.ttl - now.since(w.opened) }
 
-func (w window) deadline() time.Time { return w.opened.at.Add(w.ttl) }
-
 // hold is what is known here of one tenure's lease. All copies of a token share it, so that a
 // success, or the news that the lease is lost, counts whoever made the call.
 type hold struct {
@@ -39,41 +37,70 @@ type hold struct {
 
 	mu       sync.Mutex // also guards the state of the renewals
 	window   window
-	lost     error // why the window closed before its time; nil if it did not
-	leaving  bool  // a Release or Forget has begun: nobody is to rely on the lease from here on
+	ttl      time.Duration // of the windows to come
+	lost     error         // why the window closed before its time; nil if it did not
+	leaving  bool          // a Release or Forget is under way
+	doubt    instant       // when one last failed: it may have come through, or may yet
 	renewals map[*renewal]struct{}
 }
 
-// extend opens a window of ttl from start. A call that began before the present window opened, or
+// begin is called before a call that gives the lease a time of ttl. If the token is used through
+// several Lease values, the shortest of their TTLs counts from then on: no order is known in which
+// their calls reach the store.
+func (h *hold) begin(start instant, ttl time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ttl >= h.ttl {
+		return
+	}
+	h.ttl = ttl
+	h.window.ttl = min(h.window.ttl, start.since(h.window.opened)+ttl)
+	for r := range h.renewals {
+		r.arm(h.now())
+	}
+}
+
+// extend opens the window anew from start. A call that began before the present window opened, or
 // before the lease was lost, says nothing new.
-func (h *hold) extend(start instant, ttl time.Duration) {
+func (h *hold) extend(start instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if start.at.Before(h.window.opened.at) {
 		return
 	}
-	// Through a second Lease value the tenure may have been given a shorter time.
-	h.window = window{opened: start, ttl: min(ttl, h.window.ttl)}
-	h.lost = nil
+	h.window, h.lost = window{opened: start, ttl: h.ttl}, nil
 }
 
 // lose closes the window and ends every renewal, at once. Only a call that begins later can open it
-// again, and with that it proves that no Release came through.
+// again.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.window.opened, h.lost, h.leaving = h.now(), cause, false
+	h.window.opened, h.lost = h.now(), cause
 	for r := range h.renewals {
 		r.finish(cause)
 	}
 }
 
-// leave makes LeaseWindow vouch for the lease no longer: the store may end it at any moment now, also
-// if the caller is told of an error.
-func (h *hold) leave() {
+// leave is called before and after a call that gives the lease up. From its beginning the store may end
+// the lease at any moment; if it fails, only the success of a later call is reason to rely on it again.
+func (h *hold) leave(underway bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.leaving = true
+	h.leaving = underway
+	if !underway {
+		h.doubt = h.now()
+	}
+}
+
+// certain reports whether the holder may rely on the open window. Called with h.mu locked.
+func (h *hold) certain() bool {
+	return !h.leaving && !h.window.opened.at.Before(h.doubt.at)
+}
+
+// newHold is what is known after an Acquire that began at start.
+func newHold(now func() instant, start instant, ttl time.Duration) *hold {
+	return &hold{now: now, window: window{opened: start, ttl: ttl}, ttl: ttl}
 }
 
 // remaining is called with h.mu locked.

@@ -186,7 +186,7 @@ var outcomes = []outcome{
 	}, {
 		name: "the final checkpoint fails and the release is fenced", fault: both(saveAnswers(errStore), releaseAnswers(backend.ErrFenced)),
 		work:  returning([]byte("new"), errWork),
-		state: "before", exit: worklease.ExitExpired, errs: []error{worklease.ErrFenced}, saves: 1, releases: 1,
+		state: "before", exit: worklease.ExitExpired, errs: []error{worklease.ErrFenced, errStore}, saves: 1, releases: 1,
 	},
 }
 

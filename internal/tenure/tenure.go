@@ -164,7 +164,7 @@ func conclude(ctx context.Context, token worklease.Token, cfg Config, state []by
 	releaseErr := within(ctx, "release", token, func() error { return cfg.Lease.Release(ctx, token, exit) })
 	switch {
 	case errors.Is(releaseErr, worklease.ErrFenced):
-		return worklease.ExitNone, releaseErr
+		return worklease.ExitNone, errors.Join(saveErr, releaseErr)
 	case releaseErr != nil:
 		return worklease.ExitNone, errors.Join(err, saveErr, releaseErr)
 	case saveErr != nil:
