@@ -10,8 +10,10 @@ import (
 //
 // These rules hold for every method of every store:
 //
-//   - A call is one attempt: no retry and no sleep. A Backend is safe for concurrent use.
-//   - A call changes what it promises in one atomic step, or nothing.
+//   - A call is one attempt: no retry and no sleep. Sending it once more after the server has refused
+//     it unread, as a prepared statement that it no longer knows, is the same attempt.
+//   - A call changes what it promises in one atomic step, or nothing. Sweep alone may stop half-way.
+//   - A Backend is safe for concurrent use.
 //   - Fencing is checked before expiry: who does not match gets [ErrFenced], whatever the time.
 //   - At its expiry instant a lease is over. A ttl of zero or less stores a lease that is already over.
 //   - A row is released when an exit is declared on it. The expiry alone never says so.
@@ -19,8 +21,8 @@ import (
 //   - No slice is shared: a store keeps no reference to the caller's state, and the state that it
 //     returns is the caller's to change. nil and empty state both mean "no state", read back as nil.
 //   - A context that is already done gives an error matching ctx.Err() and changes nothing. A call
-//     returns promptly once its context ends, even if what lies beneath it does not; such a call may
-//     have taken effect. An Acquire that is found to have won after its caller was told otherwise is
+//     returns promptly once its context ends, even if what lies beneath it does not, and matches
+//     ctx.Err() and the driver's error if there is one; such a call may have taken effect. An Acquire that is found to have won after its caller was told otherwise is
 //     undone where that is possible.
 //   - An error that is not one of this package's sentinels names the operation, wraps the driver's
 //     error, and matches no sentinel.

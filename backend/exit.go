@@ -12,7 +12,7 @@ const (
 	ExitFinished
 	// ExitAbandoned is declared by a holder that gives up before its work is done.
 	ExitAbandoned
-	// ExitRetired is declared by a holder whose work is done for good. Only a retired row is swept.
+	// ExitRetired is declared by a holder whose work is done for good.
 	ExitRetired
 	// ExitExpired is never declared: the lease lapsed before its holder said anything.
 	ExitExpired

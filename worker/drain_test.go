@@ -133,14 +133,14 @@ func TestRunReturnsAfterItsWork(t *testing.T) {
 			t.Fatal("the work has not begun")
 		}
 		cancel()
-		time.Sleep(time.Hour - 1)
+		time.Sleep(time.Hour - time.Nanosecond)
 		synctest.Wait()
 		select {
 		case err := <-returned:
 			t.Fatalf("Run returned %v before its work did", err)
 		default:
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		select {
 		case err := <-returned:

@@ -14,7 +14,8 @@
 //	any other error                       saved        abandoned  that error
 //	a panic or runtime.Goexit             not saved    nothing    it goes on to the caller of Run
 //
-// Where nothing is recorded the next holder sees an expired lease, with the state saved last. An error
+// Where nothing is recorded and nobody else has taken over, the next holder sees an expired lease, with
+// the state saved last. An error
 // of the final save or of the release is returned too, joined with the function's: nil always means
 // that the work succeeded and that its exit is recorded.
 package worker
@@ -48,7 +49,10 @@ var (
 // WorkFn calls Lease.Checkpoint with token while it works.
 //
 // The state returned is saved as the final checkpoint: nil leaves the last one as it is, and an empty
-// one clears it. Runner does not keep the slice.
+// one clears it. Runner does not keep the slice, but a save that CleanupTimeout cut off may still read it.
+//
+// The lease is Run's to give up: WorkFn must neither release nor forget it. Work that is done for good
+// returns [worklease.ErrRetire].
 type WorkFn func(ctx context.Context, token worklease.Token, prior worklease.Checkpoint) ([]byte, error)
 
 // RunnerConfig configures a [Runner]. Lease and WorkFn are required.

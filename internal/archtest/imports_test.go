@@ -35,10 +35,9 @@ var rules = map[string]rule{
 
 	"internal/...": {module: []string{".", "backend", "internal/..."}},
 
-	"worker":   {module: []string{".", "internal/..."}},
-	"leader":   {module: []string{".", "internal/..."}},
-	"pool":     {module: []string{".", "internal/..."}},
-	"schedule": {module: []string{".", "internal/..."}},
+	"worker": {module: []string{".", "internal/..."}},
+	"leader": {module: []string{".", "internal/..."}},
+	"pool":   {module: []string{".", "internal/..."}},
 
 	"examples/...": {module: []string{"..."}},
 }
