@@ -81,6 +81,7 @@ var faults = []struct {
 	{"Forget panics", "row states with my lapsed lease Forget succeeds", forgetAny},
 
 	// Sweep.
+	{"Sweep selects and deletes in two steps", "races of a Sweep, a claimant and a Checkpoint leave the winner its lease", raceSweepHeld},
 	{"Sweep takes the finished", "row states with my lease, released as finished Sweep deletes nothing", sweepDeclared},
 	{"Sweep takes the held", "row states with a lease that I hold Sweep with IncludeExpired deletes nothing", sweepHeld},
 	{"Sweep always takes the expired", "sweeps select among rows that are old enough, IncludeExpired false", sweepSelection},
@@ -106,6 +107,7 @@ var chancy = []string{
 	"Acquire checks and writes in two steps",
 	"the token is drawn before the row is locked",
 	"a revival checks and writes in two steps",
+	"Sweep selects and deletes in two steps",
 	"Sweep overlooks the later expiry",
 	"Renew is an update",
 }

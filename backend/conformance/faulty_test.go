@@ -313,6 +313,9 @@ func (f *faulty) Sweep(ctx context.Context, opts backend.SweepOptions) (int64, e
 			r.exit == backend.ExitFinished && f.has("Sweep takes the finished")
 		held := now.Before(r.expiresAt) && !f.has("Sweep takes the held")
 		if !held && selected && (age > opts.Retention || f.has("Sweep overlooks Retention")) {
+			if f.has("Sweep selects and deletes in two steps") {
+				f.pause()
+			}
 			delete(f.rows, key)
 			deleted++
 		}

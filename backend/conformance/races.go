@@ -88,6 +88,12 @@ func (s suite) races() {
 		p.Expect(total.Load()).To(gomega.BeEquivalentTo(rows), "rows that the Sweeps say they deleted")
 	})
 
+	s.it("of a Sweep, a claimant and a Checkpoint leave the winner its lease", raceSweepHeld, func(p *probe) {
+		for round := range 2 * rounds {
+			p.sweepRace(fmt.Sprint("work ", round))
+		}
+	})
+
 	s.it("of Checkpoints and a reader mix no states", raceCheckpoints, func(p *probe) {
 		mine := p.acquire(work, "me", hour)
 		const writers, readers = 4, 4
@@ -113,6 +119,32 @@ func (s suite) races() {
 			p.Expect(err).NotTo(gomega.HaveOccurred())
 		}
 	})
+}
+
+// sweepRace lets workID, which has lapsed, be swept, acquired and revived at once.
+func (p *probe) sweepRace(workID string) {
+	revived := p.acquire(workID, "reviver", over)
+	var acquired backend.LeaseRecord
+	errs := together(3, func(i int) (err error) {
+		switch i {
+		case 0:
+			_, err = p.store.Sweep(p.ctx, everyRow)
+		case 1:
+			acquired, err = p.store.Acquire(p.ctx, workID, "claimant", hour)
+		case 2:
+			err = p.store.Checkpoint(p.ctx, revived, nil, hour)
+		}
+		return err
+	})
+	p.Expect(errs[0]).NotTo(gomega.HaveOccurred(), "Sweep")
+	if errs[1] == nil {
+		p.refused(errs[2], backend.ErrFenced)
+		p.renew(acquired, hour)
+		return
+	}
+	p.refused(errs[1], backend.ErrLeaseHeld)
+	p.Expect(errs[2]).NotTo(gomega.HaveOccurred(), "Checkpoint")
+	p.renew(revived, hour)
 }
 
 // claim lets n claimants acquire work at once and returns the records of those that succeeded.

@@ -64,5 +64,6 @@ const (
 	raceRelease     rule = "Of several Releases of one lease exactly one is recorded."
 	raceForget      rule = "Of several Forgets of one lease exactly one removes the row; the others are fenced."
 	raceSweep       rule = "Sweep counts each row that it deletes, and several Sweeps at once count none twice."
+	raceSweepHeld   rule = "Sweep never deletes a row that a claimant has acquired, or its holder revived, in the meantime."
 	raceCheckpoints rule = "Checkpoint stores state in one atomic step: a reader sees the state of one Checkpoint, never a mixture."
 )
