@@ -98,6 +98,9 @@ func (l *lease) acquireOnce(ctx context.Context, wanted backend.LeaseRecord) (To
 			WorkID: wanted.WorkID, Token: token, Duration: answered.at.Sub(start.at), Err: err,
 		})
 	}
+	if err == nil && granted.hold.window.remaining(l.now()) <= 0 { // the observer took its time
+		late, token, err = true, Token{}, failed("acquire", wanted, ErrLeaseWindowExhausted)
+	}
 	if late {
 		l.giveBack(ctx, granted)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,9 @@ func TestAcquireMakesOneAttempt(t *testing.T) {
 			held, ok := errors.AsType[*worklease.HeldError](err)
 			if !ok || held.WorkID != "w" || held.HolderID != "a" || !held.ExpiresAt.Equal(token.ExpiresAt()) {
 				t.Errorf("held by %+v", held)
+			}
+			if strings.Contains(err.Error(), "re-entrant") != (l == lease) {
+				t.Errorf("who restarts under the same holder ID is told %q", err)
 			}
 		})
 	}
@@ -90,8 +94,8 @@ func TestPollIntervalIsJittered(t *testing.T) {
 						t.Errorf("asked again after %v", wait)
 					}
 				}
-				if slices.Min(waits) == slices.Max(waits) {
-					t.Error("there is no jitter")
+				if most := slices.Max(waits); most < tc.interval*11/10 {
+					t.Errorf("never waited for longer than %v", most)
 				}
 			})
 		})
@@ -147,6 +151,18 @@ func TestHasWaitForLease(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+}
+
+func TestAnswerAfterExactlyTheTTLIsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.OnAcquire = func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+			defer time.Sleep(time.Second)
+			return s.Backend.Acquire(ctx, workID, holderID, ttl)
+		}
+		_, err := newLease(t, s, "a", time.Second).Acquire(t.Context(), "w")
+		mustMatch(t, err, worklease.ErrLeaseWindowExhausted)
+	})
 }
 
 func TestLateLeaseIsGivenBackThoughTheCallerHasLeft(t *testing.T) {

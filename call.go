@@ -35,11 +35,12 @@ func (l *lease) call(ctx context.Context, op operation, token Token, do func() e
 		return failed(op.verb, token.record, ErrFenced)
 	}
 	start := l.now()
+	losses := 0
 	switch {
 	case op.extends:
-		token.hold.begin(start, l.ttl)
+		losses = token.hold.begin(start, l.ttl)
 	case op.ends:
-		token.hold.leave(true)
+		token.hold.leave()
 	}
 	err := do()
 	var took time.Duration
@@ -47,12 +48,12 @@ func (l *lease) call(ctx context.Context, op operation, token Token, do func() e
 		took = l.now().at.Sub(start.at)
 	}
 	if op.ends {
-		token.hold.leave(false)
+		token.hold.left()
 	}
 	fenced := false
 	switch {
 	case err == nil && op.extends:
-		token.hold.extend(start)
+		token.hold.extend(start, losses)
 	case err == nil && op.ends:
 		token.hold.lose(errGivenUp)
 	case err == nil:
@@ -60,7 +61,7 @@ func (l *lease) call(ctx context.Context, op operation, token Token, do func() e
 		fenced = true
 		token.hold.lose(ErrFenced)
 	case errors.Is(err, ErrLeaseExpired):
-		token.hold.lose(errLapsed)
+		token.hold.lapse(start, errLapsed)
 	}
 	if err != nil {
 		err = failed(op.verb, token.record, err)

@@ -97,7 +97,8 @@ type Lease interface {
 	// after the local start of the call that acquired, and after each success a TTL after the local
 	// start of that call: any successful Renew or Checkpoint moves it, whoever made the call, a failed
 	// one never does. It is measured by the monotonic clock, and a wall clock that ran ahead, as after
-	// a suspend, closes it too. The store's clock does not matter.
+	// a suspend, closes it too: that is noticed at the next look, which is the next attempt to renew at the
+	// latest, or LeaseWindow. The store's clock does not matter.
 	//
 	// A renewal is due every TTL/2, or as [WithRenewalInterval] says, counted from the start of the
 	// call that last moved the window. An attempt without an answer after a third of the time left (but
@@ -113,6 +114,9 @@ type Lease interface {
 	//   - an error matching [ErrLeaseWindowExhausted] when the window closes, even while a call hangs,
 	//     when the token is released, and when an observer or the store panics in the background;
 	//   - the cause of ctx when ctx ends.
+	//
+	// One StartRenewal a tenure is enough: each has its own timer and its own three attempts, until the
+	// window closes.
 	//
 	// stopRenewal ends the renewing alone: renewCtx stays alive until the window closes, the token is
 	// released, or ctx ends. It may be called from any goroutine, any number of times, and does not
@@ -178,7 +182,10 @@ func (l *lease) ReadCheckpoint(ctx context.Context, token Token) (Checkpoint, er
 			Size: len(found.State), Duration: took, Err: err,
 		})
 	})
-	return found, err
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	return found, nil
 }
 
 func (l *lease) Checkpoint(ctx context.Context, token Token, state []byte) error {

@@ -37,6 +37,8 @@ type renewal struct {
 	// Guarded by hold.mu.
 	timer      *time.Timer
 	stopped    bool
+	done       bool // nothing is left to do; ctx ends with cause, if it has not ended yet
+	cause      error
 	wait       time.Duration // from the opening of the window until a renewal is due
 	attempts   int           // made in the renewal under way; zero while none is
 	awaited    *attempt      // the attempt that has time left to answer; nil if none has
@@ -92,7 +94,7 @@ func LeaseWindow(ctx context.Context) (deadline time.Time, ok bool) {
 	}
 	h := r.hold
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	now := h.now()
 	if !r.alive(now) || !h.certain() {
 		return time.Time{}, false
@@ -103,7 +105,7 @@ func LeaseWindow(ctx context.Context) (deadline time.Time, ok bool) {
 func (r *renewal) start() {
 	h := r.hold
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	if h.renewals == nil {
 		h.renewals = make(map[*renewal]struct{})
 	}
@@ -116,7 +118,7 @@ func (r *renewal) start() {
 func (r *renewal) stop() {
 	h := r.hold
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	r.stopped = true // the timer stays: renewCtx is still to end with the window
 	r.cancelAttempts()
 }
@@ -134,7 +136,7 @@ func (r *renewal) wake() {
 func (r *renewal) next() *attempt {
 	h := r.hold
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	now := h.now()
 	if !r.alive(now) {
 		return nil
@@ -147,7 +149,7 @@ func (r *renewal) next() *attempt {
 		r.awaited = nil
 		r.failedAt, r.retry = now, 0
 		if len(r.unanswered) == maxUnanswered {
-			r.unanswered[0].cancel()
+			r.cancelOldest()
 		}
 	}
 	if r.awaited != nil || r.due(now) > 0 {
@@ -186,7 +188,7 @@ func (r *renewal) try(a *attempt) {
 func (r *renewal) answer(a *attempt, err error) {
 	h := r.hold
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.unlock()
 	cancelled := a.ctx.Err() != nil
 	a.cancel()
 	r.unanswered = slices.DeleteFunc(r.unanswered, func(other *attempt) bool { return other == a })
@@ -205,6 +207,16 @@ func (r *renewal) answer(a *attempt, err error) {
 		}
 	}
 	r.arm(now)
+}
+
+// cancelOldest makes room for one more attempt, if the store obeys its contexts.
+func (r *renewal) cancelOldest() {
+	for _, a := range r.unanswered {
+		if a.ctx.Err() == nil {
+			a.cancel()
+			return
+		}
+	}
 }
 
 // cancelAttempts gives up all that is in flight: its answers are of no more interest.
@@ -247,6 +259,8 @@ func (r *renewal) arm(now instant) {
 // found closed.
 func (r *renewal) alive(now instant) bool {
 	switch {
+	case r.done: // but whoever found that may not have come to end ctx yet
+		r.finish(r.cause)
 	case r.ctx.Err() != nil:
 		r.finish(nil)
 	case r.hold.remaining(now) <= 0:
@@ -257,11 +271,14 @@ func (r *renewal) alive(now instant) bool {
 	return false
 }
 
-// finish leaves nothing behind. It may be called again.
+// finish leaves nothing behind. Only the first cause counts.
 func (r *renewal) finish(cause error) {
-	r.cancel(cause)
-	r.timer.Stop()
-	delete(r.hold.renewals, r)
+	if !r.done {
+		r.done, r.cause = true, cause
+		r.timer.Stop()
+		delete(r.hold.renewals, r)
+	}
+	r.hold.finished = append(r.hold.finished, r)
 }
 
 // exhausted says why the window closed. The last error is there to be read, not to be matched: it may

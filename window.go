@@ -35,37 +35,55 @@ func (w window) remaining(now instant) time.Duration { return w.ttl - now.since(
 type hold struct {
 	now func() instant
 
-	mu       sync.Mutex // also guards the state of the renewals
+	mu       sync.Mutex // unlocked by unlock; also guards the state of the renewals
 	window   window
 	ttl      time.Duration // of the windows to come
 	lost     error         // why the window closed before its time; nil if it did not
-	leaving  bool          // a Release or Forget is under way
-	doubt    instant       // when one last failed: it may have come through, or may yet
+	losses   int           // how often lost was set
+	leaving  int           // how many Releases and Forgets are under way
+	doubt    instant       // when one last came back: it may have come through, or may yet
 	renewals map[*renewal]struct{}
+	finished []*renewal // whose contexts end when mu is unlocked
 }
 
-// begin is called before a call that gives the lease a time of ttl. If the token is used through
-// several Lease values, the shortest of their TTLs counts from then on: no order is known in which
-// their calls reach the store.
-func (h *hold) begin(start instant, ttl time.Duration) {
+// newHold is what is known after an Acquire that began at start.
+func newHold(now func() instant, start instant, ttl time.Duration) *hold {
+	return &hold{now: now, window: window{opened: start, ttl: ttl}, ttl: ttl}
+}
+
+// unlock also ends the contexts of the renewals that were finished. With mu locked it would be too
+// early: ending a context calls methods of its parent, which are the caller's code.
+func (h *hold) unlock() {
+	finished := h.finished
+	h.finished = nil
+	h.mu.Unlock()
+	for _, r := range finished {
+		r.cancel(r.cause)
+	}
+}
+
+// begin is called before a call that gives the lease a time of ttl, for what extend is to be told. If
+// the token is used through several Lease values, the shortest of their TTLs counts from then on: no
+// order is known in which their calls reach the store.
+func (h *hold) begin(start instant, ttl time.Duration) (losses int) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if ttl >= h.ttl {
-		return
+	defer h.unlock()
+	if ttl < h.ttl {
+		h.ttl = ttl
+		h.window.ttl = min(h.window.ttl, start.since(h.window.opened)+ttl)
+		for r := range h.renewals {
+			r.arm(h.now())
+		}
 	}
-	h.ttl = ttl
-	h.window.ttl = min(h.window.ttl, start.since(h.window.opened)+ttl)
-	for r := range h.renewals {
-		r.arm(h.now())
-	}
+	return h.losses
 }
 
 // extend opens the window anew from start. A call that began before the present window opened, or
 // before the lease was lost, says nothing new.
-func (h *hold) extend(start instant) {
+func (h *hold) extend(start instant, losses int) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if start.at.Before(h.window.opened.at) {
+	defer h.unlock()
+	if losses != h.losses || start.at.Before(h.window.opened.at) {
 		return
 	}
 	h.window, h.lost = window{opened: start, ttl: h.ttl}, nil
@@ -75,35 +93,51 @@ func (h *hold) extend(start instant) {
 // again.
 func (h *hold) lose(cause error) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.window.opened, h.lost = h.now(), cause
+	defer h.unlock()
+	h.losing(cause)
+}
+
+// lapse is lose for a call begun at start that found the lease lapsed. If one that began later has
+// succeeded since, that has revived it.
+func (h *hold) lapse(start instant, cause error) {
+	h.mu.Lock()
+	defer h.unlock()
+	if !start.at.Before(h.window.opened.at) {
+		h.losing(cause)
+	}
+}
+
+func (h *hold) losing(cause error) {
+	h.lost = cause
+	h.losses++
 	for r := range h.renewals {
 		r.finish(cause)
 	}
 }
 
-// leave is called before and after a call that gives the lease up. From its beginning the store may end
-// the lease at any moment; if it fails, only the success of a later call is reason to rely on it again.
-func (h *hold) leave(underway bool) {
+// leave is called before a call that gives the lease up: from its beginning the store may end the lease
+// at any moment.
+func (h *hold) leave() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.leaving = underway
-	if !underway {
-		h.doubt = h.now()
-	}
+	defer h.unlock()
+	h.leaving++
 }
 
-// certain reports whether the holder may rely on the open window. Called with h.mu locked.
+// left is called when the call has come back. If it failed, only the success of a later one is reason
+// to rely on the lease again.
+func (h *hold) left() {
+	h.mu.Lock()
+	defer h.unlock()
+	h.leaving--
+	h.doubt = h.now()
+}
+
+// certain reports whether the holder may rely on the window. Called with mu locked.
 func (h *hold) certain() bool {
-	return !h.leaving && !h.window.opened.at.Before(h.doubt.at)
+	return h.leaving == 0 && !h.window.opened.at.Before(h.doubt.at)
 }
 
-// newHold is what is known after an Acquire that began at start.
-func newHold(now func() instant, start instant, ttl time.Duration) *hold {
-	return &hold{now: now, window: window{opened: start, ttl: ttl}, ttl: ttl}
-}
-
-// remaining is called with h.mu locked.
+// remaining returns how long the window stays open. Called with mu locked.
 func (h *hold) remaining(now instant) time.Duration {
 	if h.lost != nil {
 		return 0

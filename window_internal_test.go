@@ -144,18 +144,46 @@ func TestCallThatBeganEarlierDoesNotMoveTheWindowBack(t *testing.T) {
 	early, late := localNow(), localNow()
 	late.at, late.wall = late.at.Add(time.Second), late.wall.Add(time.Second)
 
-	h.extend(late)
-	h.extend(early)
+	h.extend(late, h.losses)
+	h.extend(early, h.losses)
 	if h.window.opened != late {
 		t.Error("the answer that came last, to the call that began first, moved the window back")
 	}
+	before := h.begin(late, time.Minute)
 	h.lose(ErrFenced)
-	h.extend(early)
+	h.extend(late, before)
 	if h.lost == nil {
 		t.Error("a call from before the loss reopened the window")
 	}
-	h.extend(instant{at: time.Now().Add(time.Hour), wall: time.Now().Add(time.Hour)})
+	h.extend(late, h.begin(late, time.Minute))
 	if h.lost != nil {
 		t.Error("a later success did not reopen the window")
+	}
+}
+
+func TestWallClockIsReadWithoutTheMonotonicOne(t *testing.T) {
+	// Otherwise the two would never part, and a suspend would go unnoticed.
+	if wall := localNow().wall; wall != wall.Round(0) {
+		t.Error("the wall reading carries a monotonic one")
+	}
+}
+
+func TestEndedRenewalsAreForgotten(t *testing.T) {
+	l, err := New(memory.New(), Config{TTL: time.Hour, HolderID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := l.Acquire(t.Context(), "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		renewCtx, _ := l.StartRenewal(ctx, token)
+		cancel()
+		LeaseWindow(renewCtx)
+	}
+	if n := len(token.hold.renewals); n != 0 {
+		t.Errorf("%d ended renewals are kept", n)
 	}
 }

@@ -16,6 +16,7 @@ import (
 const cleanup = 2 * time.Second
 
 // A store that does not answer holds up Run for the cleanup timeout, whether it knows of contexts or not.
+// If only the save hangs, the time that is kept for the release makes room for the successor.
 func TestCleanupEndsOnTheClock(t *testing.T) {
 	type answer func(ctx context.Context, hung <-chan struct{}) error
 	deaf := func(_ context.Context, hung <-chan struct{}) error { <-hung; return nil }
@@ -26,31 +27,36 @@ func TestCleanupEndsOnTheClock(t *testing.T) {
 		work          error
 		timeout, took time.Duration
 		state         string
+		exit          worklease.ExitMode
 		errs          []error
 	}{
 		{
-			name: "the final checkpoint hangs, ignoring ctx", save: deaf, timeout: cleanup, took: cleanup,
+			name: "the final checkpoint hangs, ignoring ctx", save: deaf, timeout: cleanup, took: cleanup * 3 / 4, exit: worklease.ExitAbandoned,
 			errs: []error{context.DeadlineExceeded},
 		}, {
-			name: "the final checkpoint hangs, ignoring ctx, after an error", save: deaf, work: errWork, timeout: cleanup, took: cleanup,
+			name: "the final checkpoint hangs, ignoring ctx, after an error", save: deaf, work: errWork, timeout: cleanup,
+			took: cleanup * 3 / 4, exit: worklease.ExitAbandoned,
 			errs: []error{context.DeadlineExceeded, errWork},
 		}, {
-			name: "the final checkpoint hangs until ctx ends", save: hears, timeout: cleanup, took: cleanup,
+			name: "the final checkpoint hangs until ctx ends", save: hears, timeout: cleanup, took: cleanup * 3 / 4, exit: worklease.ExitAbandoned,
 			errs: []error{context.DeadlineExceeded},
 		}, {
-			name: "the release hangs, ignoring ctx", release: deaf, timeout: cleanup, took: cleanup, state: "new",
+			name: "the release hangs, ignoring ctx", release: deaf, timeout: cleanup, took: cleanup, state: "new", exit: worklease.ExitExpired,
 			errs: []error{context.DeadlineExceeded},
 		}, {
-			name: "the release hangs until ctx ends", release: hears, timeout: cleanup, took: cleanup, state: "new",
+			name: "the release hangs until ctx ends", release: hears, timeout: cleanup, took: cleanup, state: "new", exit: worklease.ExitExpired,
 			errs: []error{context.DeadlineExceeded},
 		}, {
-			name: "the timeout is zero", save: deaf, timeout: 0, took: 5 * time.Second,
+			name: "the timeout is zero", save: deaf, timeout: 0, took: 3750 * time.Millisecond, exit: worklease.ExitAbandoned,
 			errs: []error{context.DeadlineExceeded},
 		}, {
-			name: "the timeout is negative", save: deaf, timeout: math.MinInt64, took: 5 * time.Second,
+			name: "the timeout is negative", save: deaf, timeout: math.MinInt64, took: 3750 * time.Millisecond, exit: worklease.ExitAbandoned,
 			errs: []error{context.DeadlineExceeded},
 		}, {
 			name: "the timeout is as short as can be", save: deaf, timeout: 1, took: 1,
+			errs: []error{context.DeadlineExceeded},
+		}, {
+			name: "both hang", save: deaf, release: deaf, timeout: cleanup, took: cleanup, exit: worklease.ExitExpired,
 			errs: []error{context.DeadlineExceeded},
 		},
 	} {
@@ -78,11 +84,16 @@ func TestCleanupEndsOnTheClock(t *testing.T) {
 					t.Errorf("Run returned after %v, want %v", took, tc.took)
 				}
 				synctest.Wait()
-				if n := s.Releases.Load(); (n == 0) != (tc.save != nil) {
-					t.Errorf("the store was asked to release %d times: there is no time left after a save that hung", n)
+				if tc.timeout == 1 {
+					return // whether there was time for the release is not to be known
 				}
-				time.Sleep(ttl)
-				wantFound(t, inherit(t, s), tc.state, worklease.ExitExpired, "a")
+				if n := s.Releases.Load(); n != 1 {
+					t.Errorf("the store was asked to release %d times", n)
+				}
+				if tc.exit == worklease.ExitExpired {
+					time.Sleep(ttl)
+				}
+				wantFound(t, inherit(t, s), tc.state, tc.exit, "a")
 				wantRenewalOver(t, s)
 			})
 		})
@@ -93,7 +104,7 @@ func TestCleanupTimeoutIsForBothStepsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.OnCheckpoint = func(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
-			time.Sleep(cleanup * 3 / 4)
+			time.Sleep(cleanup / 2)
 			return s.Backend.Checkpoint(ctx, record, state, ttl)
 		}
 		s.OnRelease = func(ctx context.Context, _ backend.LeaseRecord, _ backend.ExitMode) error {
@@ -126,8 +137,9 @@ func TestCleanupMayLastForEver(t *testing.T) {
 	})
 }
 
-// Run gives up on a call that may still take effect: it is then as if it had been in time.
-func TestFinalCheckpointThatArrivesLateIsKept(t *testing.T) {
+// Run gives up on a call that may still arrive. It changes nothing after the release, which says that
+// the work was not done.
+func TestFinalCheckpointThatArrivesAfterTheReleaseIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.OnCheckpoint = func(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
@@ -139,7 +151,7 @@ func TestFinalCheckpointThatArrivesLateIsKept(t *testing.T) {
 		})
 		wantErr(t, runner.Run(t.Context(), workID), context.DeadlineExceeded)
 		time.Sleep(2*cleanup + ttl)
-		wantFound(t, inherit(t, s), "new", worklease.ExitExpired, "a")
+		wantFound(t, inherit(t, s), "", worklease.ExitAbandoned, "a")
 	})
 }
 
@@ -174,19 +186,19 @@ func TestCleanupHasAContextOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(context.WithValue(t.Context(), valueKey{}, "trace"), time.Second, errShutdown)
 		defer cancel()
-		check := func(what string, ctx context.Context) {
+		check := func(what string, ctx context.Context, left time.Duration) {
 			deadline, ok := ctx.Deadline()
-			if ctx.Err() != nil || !ok || time.Until(deadline) != cleanup || ctx.Value(valueKey{}) != "trace" {
+			if ctx.Err() != nil || !ok || time.Until(deadline) != left || ctx.Value(valueKey{}) != "trace" {
 				t.Errorf("%s: context ended: %v, deadline in %v, value %v", what, ctx.Err(), time.Until(deadline), ctx.Value(valueKey{}))
 			}
 		}
 		s := newStore()
 		s.OnCheckpoint = func(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
-			check("final checkpoint", ctx)
+			check("final checkpoint", ctx, cleanup*3/4)
 			return s.Backend.Checkpoint(ctx, record, state, ttl)
 		}
 		s.OnRelease = func(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
-			check("release", ctx)
+			check("release", ctx, cleanup)
 			return s.Backend.Release(ctx, record, mode)
 		}
 		runner := newRunner(t, worker.RunnerConfig{

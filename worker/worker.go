@@ -64,7 +64,7 @@ type RunnerConfig struct {
 	AcquireOptions []worklease.AcquireOption
 	RenewalOptions []worklease.RenewalOption
 	// CleanupTimeout bounds the final checkpoint and the release together, by the local clock and
-	// whatever the store does. Zero and less mean 5 s.
+	// whatever the store does. The last quarter is kept for the release. Zero and less mean 5 s.
 	CleanupTimeout time.Duration
 }
 

@@ -153,7 +153,10 @@ func conclude(ctx context.Context, token worklease.Token, cfg Config, state []by
 
 	var saveErr error
 	if state != nil {
-		saveErr = within(ctx, "save the final state of", token, func() error { return cfg.Lease.Checkpoint(ctx, token, state) })
+		// A save that hangs must leave time for the release, without which the work waits for the TTL.
+		saveCtx, cancel := context.WithTimeout(ctx, timeout-timeout/4)
+		defer cancel()
+		saveErr = within(saveCtx, "save the final state of", token, func() error { return cfg.Lease.Checkpoint(saveCtx, token, state) })
 		if errors.Is(saveErr, worklease.ErrFenced) {
 			return worklease.ExitNone, saveErr
 		}
