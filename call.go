@@ -53,7 +53,9 @@ func (l *lease) call(ctx context.Context, op operation, token Token, do func() e
 	fenced := false
 	switch {
 	case err == nil && op.extends:
-		token.hold.extend(start, losses)
+		if !l.inTransaction(ctx) {
+			token.hold.extend(start, losses)
+		}
 	case err == nil && op.ends:
 		token.hold.lose(errGivenUp)
 	case err == nil:
@@ -73,6 +75,11 @@ func (l *lease) call(ctx context.Context, op operation, token Token, do func() e
 		}
 	}
 	return err
+}
+
+// inTransaction reports whether what a call under ctx did is still to be committed.
+func (l *lease) inTransaction(ctx context.Context) bool {
+	return l.tx != nil && l.tx.InTransaction(ctx)
 }
 
 // failed is the one place where an error gets its context.

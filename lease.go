@@ -123,7 +123,8 @@ type Lease interface {
 	// wait for an attempt in flight. Neither goroutine nor timer outlives the window, except a call
 	// into a store or an observer that does not return.
 	//
-	// A token whose window is closed already, or a nil ctx, gives a renewCtx that has ended.
+	// A token whose window is closed already, a nil ctx, or one that carries a transaction for the store
+	// to write in, gives a renewCtx that has ended.
 	StartRenewal(ctx context.Context, token Token, opts ...RenewalOption) (renewCtx context.Context, stopRenewal func())
 }
 
@@ -152,8 +153,10 @@ func New(b backend.Backend, cfg Config) (Lease, error) {
 	if err := checkID(cfg.HolderID); err != nil {
 		return nil, fmt.Errorf("worklease: new: %w: the holder ID %w", ErrConfigInvalid, err)
 	}
+	transactional, _ := backend.As[backend.Transactional](b)
 	return &lease{
 		backend:  b,
+		tx:       transactional,
 		ttl:      cfg.TTL,
 		holderID: cfg.HolderID,
 		observer: cfg.Observer,
@@ -165,6 +168,7 @@ func New(b backend.Backend, cfg Config) (Lease, error) {
 // context and the events. Its methods say what is particular to each.
 type lease struct {
 	backend  backend.Backend
+	tx       backend.Transactional // nil: the store knows no transactions of the caller's
 	ttl      time.Duration
 	holderID string
 	observer LeaseObserver // nil: nobody is told

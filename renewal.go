@@ -2,6 +2,7 @@ package worklease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime/debug"
@@ -66,6 +67,9 @@ func (l *lease) StartRenewal(ctx context.Context, token Token, opts ...RenewalOp
 	}
 	if token.hold == nil {
 		return ended(ctx, ErrFenced)
+	}
+	if l.inTransaction(ctx) {
+		return ended(ctx, failed("renew", token.record, errors.New("background renewal inside a transaction")))
 	}
 	r := &renewal{lease: l, token: token, hold: token.hold, opts: renewalOptionsFrom(opts, l.ttl)}
 	r.ctx, r.cancel = context.WithCancelCause(context.WithValue(ctx, renewalKey{}, r))
