@@ -1,0 +1,62 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aetomala/worklease/backend"
+)
+
+var (
+	errMixedUp = errors.New("another statement ran with these parameters, or none: a pooler separates parsing from execution; " +
+		"with lib/pq set binary_parameters=yes, with pgx default_query_exec_mode=exec, cache_describe or simple_protocol, and use WithoutPrepare")
+)
+
+// cures says what to do about the errors of a server or a connection that is not set up as it must be.
+var cures = map[string]string{
+	"42P01": "no table worklease_leases in the search_path: run Migrate, or set search_path in the connection string",
+	"42703": "the table is of an older version: run Migrate",
+	"42501": "the role needs SELECT, INSERT, UPDATE and DELETE on worklease_leases, and USAGE on worklease_fencing_seq",
+	"25006": "the server is read-only: a standby, or default_transaction_read_only is on",
+	"40001": "the isolation level must be READ COMMITTED: see default_transaction_isolation",
+	"40P01": "a deadlock with another user of the table",
+	"53300": "the server has no connection left: see max_connections, and SetMaxOpenConns",
+}
+
+// failed is the one place where an error gets its context. It returns nil for nil, and the sentinels
+// of package backend as they are: they are answers, not failures.
+func (b *Backend) failed(ctx context.Context, op string, err error) error {
+	if err == nil || errors.Is(err, backend.ErrFenced) || errors.Is(err, backend.ErrLeaseExpired) || errors.Is(err, backend.ErrLeaseHeld) {
+		return err
+	}
+	if cure := b.cure(ctx, err); cure != "" {
+		err = fmt.Errorf("%w (%s)", err, cure)
+	}
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		return fmt.Errorf("postgres: %s: %w: %w", op, ended, err)
+	}
+	return fmt.Errorf("postgres: %s: %w", op, err)
+}
+
+func (b *Backend) cure(ctx context.Context, err error) string {
+	if cure, known := cures[sqlState(err)]; known {
+		return cure
+	}
+	if stats := b.db.Stats(); ctx.Err() != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
+		return fmt.Sprintf("all %d connections of the pool are in use: give the store a *sql.DB of its own", stats.MaxOpenConnections)
+	}
+	return ""
+}
+
+// sqlState returns the code of a server's error. The drivers agree on the method, so that none needs
+// to be imported.
+func sqlState(err error) string {
+	if coded, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return coded.SQLState()
+	}
+	return ""
+}

@@ -1,0 +1,198 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/aetomala/worklease/backend"
+)
+
+// Acquire implements [backend.Backend]. A held lease costs a read: no lock, no WAL, no token.
+func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+	record := backend.LeaseRecord{WorkID: workID, HolderID: holderID}
+	err := b.promptly(ctx, "acquire", outsideTx(func(ctx context.Context) error {
+		var (
+			token, expires sql.NullInt64
+			live           sql.NullBool
+			holder         sql.NullString
+		)
+		err := b.only(ctx, acquireQuery, []any{workID, holderID, microseconds(ttl)}, &token, &live, &holder, &expires)
+		if err != nil {
+			return err
+		}
+		if !token.Valid && !holder.Valid {
+			err = b.only(ctx, holderQuery, []any{workID}, &holder, &expires)
+		}
+		switch {
+		case err != nil:
+			return err
+		case !token.Valid && !holder.Valid: // free by now; but the one attempt has been made
+			return backend.ErrLeaseHeld
+		case !token.Valid:
+			return &backend.HeldError{WorkID: workID, HolderID: holder.String, ExpiresAt: time.UnixMicro(expires.Int64)}
+		}
+		record.FencingToken, record.ExpiresAt = uint64(token.Int64), time.UnixMicro(expires.Int64)
+		return overOnArrival(live.Bool, ttl)
+	}), func() { b.undo(record) })
+	if err != nil {
+		return backend.LeaseRecord{}, err
+	}
+	return record, nil
+}
+
+// undo takes back an acquisition that came after its caller had been told that there was none. It is
+// an attempt: if it fails, the lease lapses by itself.
+func (b *Backend) undo(record backend.LeaseRecord) {
+	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	defer cancel()
+	for _, q := range []query{undoFirstAcquireQuery, undoAcquireQuery} {
+		if found, err := b.row(ctx, q, identity(record)); found || err != nil {
+			return
+		}
+	}
+}
+
+// Checkpoint implements [backend.Backend]. Under a context from [InTx] it runs in that transaction.
+func (b *Backend) Checkpoint(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
+	var stored any // NULL
+	if len(state) > 0 {
+		stored = state
+	}
+	return b.extend(ctx, "checkpoint", checkpointQuery, record, ttl, stored)
+}
+
+// Renew implements [backend.Backend]. Under a context from [InTx] it runs in that transaction.
+func (b *Backend) Renew(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
+	return b.extend(ctx, "renew", renewQuery, record, ttl)
+}
+
+// extend runs a query that moves the expiry.
+func (b *Backend) extend(ctx context.Context, op string, q query, record backend.LeaseRecord, ttl time.Duration, more ...any) error {
+	args := append(append(identity(record), microseconds(ttl)), more...)
+	return b.promptlyInTx(ctx, op, b.aroundTx(record, func(ctx context.Context) error {
+		var live bool
+		found, err := b.row(ctx, q, args, &live)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return b.verdict(ctx, record)
+		}
+		return overOnArrival(live, ttl)
+	}))
+}
+
+// Release implements [backend.Backend].
+func (b *Backend) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+	if !mode.Declarable() {
+		return fmt.Errorf("%w: %v", backend.ErrInvalidExitMode, mode)
+	}
+	return b.promptly(ctx, "release", outsideTx(func(ctx context.Context) error {
+		found, err := b.row(ctx, releaseQuery, append(identity(record), mode.String()))
+		if err == nil && !found {
+			err = b.verdict(ctx, record)
+		}
+		return err
+	}), nil)
+}
+
+// ReadCheckpoint implements [backend.Backend]. Under a context from [InTx] it reads in that
+// transaction, and so what that has written.
+func (b *Backend) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord) (backend.Checkpoint, error) {
+	var found backend.Checkpoint
+	err := b.promptly(ctx, "read checkpoint", func(ctx context.Context) error {
+		var (
+			matches              bool
+			prevExit, prevHolder sql.NullString
+		)
+		err := b.only(ctx, readCheckpointQuery, identity(record), &matches, &found.State, &prevExit, &prevHolder)
+		if err != nil {
+			return err
+		}
+		if !matches {
+			return backend.ErrFenced
+		}
+		found.PrevHolderID = prevHolder.String
+		found.PrevExit, err = exitMode(prevExit.String)
+		return err
+	}, nil)
+	if err != nil {
+		return backend.Checkpoint{}, err
+	}
+	return found, nil
+}
+
+// Forget implements [backend.Backend].
+func (b *Backend) Forget(ctx context.Context, record backend.LeaseRecord) error {
+	return b.promptly(ctx, "forget", outsideTx(func(ctx context.Context) error {
+		found, err := b.row(ctx, forgetQuery, identity(record))
+		if err != nil || found {
+			return err
+		}
+		if err = b.verdict(ctx, record); errors.Is(err, backend.ErrLeaseExpired) {
+			return errMixedUp // the row is there, whatever its state
+		}
+		return err
+	}), nil)
+}
+
+// verdict says why a statement found no row to change for record.
+func (b *Backend) verdict(ctx context.Context, record backend.LeaseRecord) error {
+	var (
+		matches           bool
+		undeclared, alive sql.NullBool
+	)
+	err := b.only(ctx, verdictQuery, identity(record), &matches, &undeclared, &alive)
+	switch {
+	case err != nil:
+		return err
+	case !matches:
+		return backend.ErrFenced
+	case undeclared.Bool && alive.Bool:
+		return errMixedUp
+	default:
+		return backend.ErrLeaseExpired
+	}
+}
+
+// overOnArrival refuses a success that is none any more.
+func overOnArrival(live bool, ttl time.Duration) error {
+	if live || ttl <= 0 {
+		return nil
+	}
+	return fmt.Errorf("the answer took longer than the TTL of %v", ttl)
+}
+
+func identity(record backend.LeaseRecord) []any {
+	// A token that the column cannot hold matches nothing, as it must.
+	return []any{record.WorkID, record.HolderID, int64(min(record.FencingToken, math.MaxInt64))}
+}
+
+// microseconds is the server's resolution. Rounding up keeps the lease from ending before its window.
+func microseconds(d time.Duration) int64 {
+	us := d.Microseconds()
+	if d%time.Microsecond > 0 {
+		us++
+	}
+	return us
+}
+
+var exitModes = map[string]backend.ExitMode{}
+
+func init() {
+	for m := backend.ExitNone; m <= backend.ExitExpired; m++ {
+		exitModes[m.String()] = m
+	}
+}
+
+func exitMode(name string) (backend.ExitMode, error) {
+	mode, known := exitModes[name]
+	if !known {
+		return 0, fmt.Errorf("unknown previous exit %q in the table", name)
+	}
+	return mode, nil
+}

@@ -1,0 +1,142 @@
+package postgres
+
+// query is a statement that knows its own name. The name is its first parameter: the statement
+// compares it, so that it does nothing for anybody who meant another one, and returns it, so that the
+// caller knows which one answered. Behind a pooler that separates the parsing of a statement from its
+// execution, this is the difference between an error and somebody else's lease being released.
+//
+// Times are compared with clock_timestamp(), which goes on while a statement waits for a lock, and
+// are returned as microseconds, whatever the session's time zone and date style. Parameters are cast,
+// since some drivers send them as untyped text.
+type query struct{ name, text string }
+
+// acquireQuery returns one row in any case: the acquisition, or who stood in its way.
+var acquireQuery = query{"acquire", `
+WITH won AS (
+  INSERT INTO worklease_leases AS l (work_id, holder_id, expires_at, acquired_at, updated_at)
+  SELECT $2::text, $3::text, clock_timestamp() + $4::bigint * interval '1 microsecond', clock_timestamp(), clock_timestamp()
+  WHERE $1::text = 'acquire'
+    -- A look that takes no lock: whoever asks for a held lease writes nothing and delays nobody.
+    AND NOT EXISTS (SELECT FROM worklease_leases WHERE work_id = $2::text AND expires_at > clock_timestamp())
+  ON CONFLICT (work_id) DO UPDATE SET
+    holder_id = EXCLUDED.holder_id,
+    -- Drawn here, under the row's lock; and above the row's own, should the sequence lag behind.
+    fencing_token = greatest(nextval('worklease_fencing_seq'), l.fencing_token + 1),
+    expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond',
+    exit_mode = NULL,
+    prev_exit_mode = coalesce(l.exit_mode, 'expired'),
+    prev_holder_id = l.holder_id,
+    acquired_at = clock_timestamp(),
+    updated_at = clock_timestamp()
+  WHERE l.expires_at <= clock_timestamp()
+  -- A lease may be over on arrival: its time may be from before a wait.
+  RETURNING fencing_token, expires_at, expires_at > clock_timestamp() AS live
+)
+SELECT 'acquire', won.fencing_token, won.live, held.holder_id,
+  (extract(epoch FROM coalesce(won.expires_at, held.expires_at)) * 1000000)::bigint
+FROM (SELECT) AS always
+LEFT JOIN won ON true
+LEFT JOIN worklease_leases AS held
+  ON won.fencing_token IS NULL AND held.work_id = $2::text AND held.expires_at > clock_timestamp()
+WHERE $1::text = 'acquire'`}
+
+// holderQuery says who holds a lease, where acquireQuery could not: the row changed hands while it ran.
+var holderQuery = query{"holder", `
+SELECT 'holder', l.holder_id, (extract(epoch FROM l.expires_at) * 1000000)::bigint
+FROM (SELECT) AS always
+LEFT JOIN worklease_leases AS l ON l.work_id = $2::text AND l.expires_at > clock_timestamp()
+WHERE $1::text = 'holder'`}
+
+// undoAcquireQuery and undoFirstAcquireQuery put a row back to what it was before an acquisition that
+// nobody has heard of. The token stays as it is.
+var undoAcquireQuery = query{"undo acquire", `
+UPDATE worklease_leases SET
+  holder_id = coalesce(prev_holder_id, holder_id),
+  expires_at = clock_timestamp(),
+  exit_mode = CASE WHEN prev_exit_mode IN ('finished', 'abandoned', 'retired') THEN prev_exit_mode END
+WHERE $1::text = 'undo acquire'
+  AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND prev_exit_mode <> 'none'
+RETURNING 'undo acquire'`}
+
+var undoFirstAcquireQuery = query{"undo first acquire", `
+DELETE FROM worklease_leases
+WHERE $1::text = 'undo first acquire'
+  AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND prev_exit_mode = 'none'
+RETURNING 'undo first acquire'`}
+
+var checkpointQuery = query{"checkpoint", `
+UPDATE worklease_leases SET
+  checkpoint = $6::bytea,
+  expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond',
+  updated_at = clock_timestamp()
+WHERE $1::text = 'checkpoint'
+  AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND exit_mode IS NULL
+RETURNING 'checkpoint', expires_at > clock_timestamp()`}
+
+// renewQuery leaves updated_at alone. It stands behind the checkpoint in the row, and WAL holds all
+// between the first changed byte and the last.
+var renewQuery = query{"renew", `
+UPDATE worklease_leases SET
+  expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'
+WHERE $1::text = 'renew'
+  AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND exit_mode IS NULL
+  AND expires_at > clock_timestamp()
+RETURNING 'renew', expires_at > clock_timestamp()`}
+
+var releaseQuery = query{"release", `
+UPDATE worklease_leases SET
+  exit_mode = $5::text,
+  expires_at = clock_timestamp(),
+  updated_at = clock_timestamp()
+WHERE $1::text = 'release'
+  AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND exit_mode IS NULL
+  AND expires_at > clock_timestamp()
+RETURNING 'release'`}
+
+var readCheckpointQuery = query{"read checkpoint", `
+SELECT 'read checkpoint', l.work_id IS NOT NULL, l.checkpoint, l.prev_exit_mode, l.prev_holder_id
+FROM (SELECT) AS always
+LEFT JOIN worklease_leases AS l
+  ON l.work_id = $2::text AND l.holder_id = $3::text AND l.fencing_token = $4::bigint
+WHERE $1::text = 'read checkpoint'`}
+
+var forgetQuery = query{"forget", `
+DELETE FROM worklease_leases
+WHERE $1::text = 'forget'
+  AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint
+RETURNING 'forget'`}
+
+// sweepQuery deletes what is old among the next rows in the order of the primary key, and returns how
+// many, and where the next batch begins: NULL at the end of the table. Rows that are locked are left
+// for another sweep; nobody waits.
+var sweepQuery = query{"sweep", `
+WITH page AS MATERIALIZED (
+  SELECT work_id FROM worklease_leases
+  WHERE $1::text = 'sweep' AND work_id > $2::text
+  ORDER BY work_id
+  LIMIT $3::bigint
+), old AS MATERIALIZED (
+  SELECT work_id FROM worklease_leases
+  WHERE work_id IN (SELECT work_id FROM page)
+    AND expires_at <= clock_timestamp()
+    AND CASE
+      WHEN exit_mode = 'retired' THEN updated_at
+      WHEN exit_mode IS NULL AND $5::boolean THEN greatest(updated_at, expires_at)
+    END < clock_timestamp() - $4::bigint * interval '1 microsecond'
+  FOR UPDATE SKIP LOCKED
+), gone AS (
+  DELETE FROM worklease_leases WHERE work_id IN (SELECT work_id FROM old)
+  RETURNING work_id
+)
+SELECT 'sweep', (SELECT count(*) FROM gone), (SELECT max(work_id) FROM page)
+WHERE $1::text = 'sweep'`}
+
+// verdictQuery says of a record whether it matches, has declared no exit, and is not over, after a
+// statement that returned nothing. It is a statement of its own because it needs a snapshot of its own:
+// a takeover may have come while the first one waited.
+var verdictQuery = query{"verdict", `
+SELECT 'verdict', l.work_id IS NOT NULL, l.exit_mode IS NULL, l.expires_at > clock_timestamp()
+FROM (SELECT) AS always
+LEFT JOIN worklease_leases AS l
+  ON l.work_id = $2::text AND l.holder_id = $3::text AND l.fencing_token = $4::bigint
+WHERE $1::text = 'verdict'`}
