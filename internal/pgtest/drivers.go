@@ -3,6 +3,7 @@ package pgtest
 import (
 	"database/sql"
 	"errors"
+	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -76,6 +77,19 @@ func WithParams(dsn string, params ...string) string {
 // withHost returns the DSN of the same database reached at another address.
 func withHost(dsn, hostport string) string {
 	return edit(dsn, func(u *url.URL) { u.Host = hostport })
+}
+
+// hostport returns the address that a DSN leads to.
+func hostport(dsn string) (string, error) {
+	u, err := parseDSN(dsn)
+	if err != nil {
+		return "", err
+	}
+	port := u.Port()
+	if port == "" {
+		port = "5432"
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
 func edit(dsn string, change func(*url.URL)) string {
