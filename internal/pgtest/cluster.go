@@ -40,11 +40,15 @@ type cluster struct {
 }
 
 func newCluster(bin string, settings []string) (_ *cluster, err error) {
+	from, err := templateFor(bin)
+	if err != nil {
+		return nil, err
+	}
 	dir, err := newWorkdir("worklease-pg-*")
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{bin: bin, dir: dir, settings: settings, password: rand.Text()}
+	c := &cluster{bin: bin, dir: dir, settings: settings, password: from.password}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.remove())
@@ -54,8 +58,8 @@ func newCluster(bin string, settings []string) (_ *cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.initdb(); err != nil {
-		return nil, err
+	if err := dir.do(c.log, "cp", "-R", from.data, c.data()); err != nil {
+		return nil, fmt.Errorf("copying %s: %w\n%s", from.data, err, c.logged())
 	}
 	// Somebody may have taken the port since it was found free; then another one is tried.
 	for attempt := 1; ; attempt++ {
@@ -66,27 +70,6 @@ func newCluster(bin string, settings []string) (_ *cluster, err error) {
 			return c, err
 		}
 	}
-}
-
-func (c *cluster) initdb() error {
-	// With a password, since other users of the machine reach 127.0.0.1 too and a superuser of the
-	// cluster can run programs as the user whose tests these are.
-	pwfile, err := c.dir.write("password", c.password)
-	if err != nil {
-		return err
-	}
-	p, err := c.dir.run(c.log, "TERM", filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "postgres",
-		"--auth=scram-sha-256", "--pwfile="+pwfile, "--encoding=UTF8", "--no-locale", "--no-sync")
-	if err != nil {
-		return err
-	}
-	if err := p.wait(patience); err != nil {
-		if errors.Is(err, errTimeout) {
-			err = errors.Join(err, p.stop("KILL", patience))
-		}
-		return fmt.Errorf("initdb: %w\n%s", err, c.logged())
-	}
-	return nil
 }
 
 func (c *cluster) data() string { return filepath.Join(c.dir.path, "data") }

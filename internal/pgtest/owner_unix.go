@@ -5,6 +5,7 @@ package pgtest
 import (
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"syscall"
 )
@@ -31,6 +32,23 @@ func findUnprivileged() *syscall.Credential {
 	return &syscall.Credential{Uid: 65534, Gid: 65534}
 }
 
+// tempDir returns the usual folder for temporary files, unless the unprivileged user can't come there.
+func tempDir() string {
+	dir := os.TempDir()
+	if unprivileged == nil {
+		return dir
+	}
+	for path := dir; ; path = filepath.Dir(path) {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm()&0o001 == 0 {
+			return "/tmp"
+		}
+		if path == filepath.Dir(path) {
+			return dir
+		}
+	}
+}
+
 func chownUnprivileged(path string) error {
 	if unprivileged == nil {
 		return nil
@@ -40,6 +58,10 @@ func chownUnprivileged(path string) error {
 
 // detached puts a command into a session of its own: an interrupt from the terminal must reach the
 // tests only, since what supervises servers has to survive them.
-func detached() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setsid: true, Credential: unprivileged}
+func detached(asUnprivileged bool) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if asUnprivileged {
+		attr.Credential = unprivileged
+	}
+	return attr
 }

@@ -78,8 +78,8 @@ type Private struct {
 	cluster *cluster
 }
 
-// New starts a server for this test alone, with more lines for its postgresql.conf. It takes the
-// better part of two seconds, and needs PostgreSQL's binaries.
+// New starts a server for this test alone, with more lines for its postgresql.conf. It takes
+// about half a second, and needs PostgreSQL's binaries.
 func New(tb testing.TB, settings ...string) *Private {
 	tb.Helper()
 	bin, err := binDir()

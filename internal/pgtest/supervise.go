@@ -47,11 +47,7 @@ type workdir struct {
 }
 
 func newWorkdir(pattern string) (*workdir, error) {
-	parent := ""
-	if unprivileged != nil {
-		parent = "/tmp" // root's TMPDIR may be closed to everybody else
-	}
-	path, err := os.MkdirTemp(parent, pattern)
+	path, err := os.MkdirTemp(tempDir(), pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +62,7 @@ func newWorkdir(pattern string) (*workdir, error) {
 	guard := exec.Command("sh", "-c", guardScript, "guard", path)
 	guard.Dir = "/"
 	guard.Stdin = stdin
-	guard.SysProcAttr = detached()
+	guard.SysProcAttr = detached(false)
 	if err := guard.Start(); err != nil {
 		return nil, errors.Join(err, hold.Close(), os.RemoveAll(path))
 	}
@@ -112,11 +108,23 @@ func (w *workdir) run(log *os.File, last string, command ...string) (*process, e
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "PGOPTIONS=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, log, log
 	cmd.ExtraFiles = []*os.File{w.hold, inherited}
-	cmd.SysProcAttr = detached()
+	cmd.SysProcAttr = detached(true)
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, control.Close(), alive.Close())
 	}
 	return &process{cmd: cmd, control: control, alive: alive}, nil
+}
+
+// do runs a command like run does and waits until it has ended.
+func (w *workdir) do(log *os.File, command ...string) error {
+	p, err := w.run(log, "TERM", command...)
+	if err != nil {
+		return err
+	}
+	if err = p.wait(patience); errors.Is(err, errTimeout) {
+		err = errors.Join(err, p.stop("KILL", patience))
+	}
+	return err
 }
 
 // signal sends the signal of that name, such as INT, to the command, not to its children.
