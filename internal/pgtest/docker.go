@@ -50,6 +50,7 @@ func startDocker() (_ *url.URL, _ *dockerContainer, err error) {
 	c := &dockerContainer{cmd: exec.Command("go", "run", "."), stdin: hold}
 	c.cmd.Dir = strings.TrimSpace(string(dir)) + "/docker"
 	c.cmd.Env = append(os.Environ(), "GOWORK=off")
+	c.cmd.SysProcAttr = detached(false)
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = stdin, stdout, stderr
 	if err := c.cmd.Start(); err != nil {
 		return nil, nil, errors.Join(err, hold.Close())
