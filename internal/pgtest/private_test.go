@@ -55,6 +55,9 @@ func TestKillWaitsForBusyBackends(t *testing.T) {
 		ended <- err
 	}()
 	await(t, "the statement to run", func() bool {
+		if len(ended) != 0 {
+			t.Fatalf("the statement has ended: %v", <-ended)
+		}
 		return scan[int](t, admin, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1
 	})
 	p.Kill()

@@ -162,10 +162,8 @@ func TestProxyDropsTheReplyOfAStatementThatRan(t *testing.T) {
 				}()
 				if !thenClose {
 					await(t, "the row to be there", func() bool { return scan[int](t, admin, count) == 1 })
-					select {
-					case err := <-done:
-						t.Errorf("the call has returned without a reply: %v", err)
-					default:
+					if len(done) != 0 {
+						t.Fatalf("the call has returned without a reply: %v", <-done)
 					}
 					proxy.Cut()
 				}
@@ -228,6 +226,9 @@ func TestProxyCutsWhatIsUnderWay(t *testing.T) {
 		done <- err
 	}()
 	await(t, "the statement to run", func() bool {
+		if len(done) != 0 {
+			t.Fatalf("the statement has ended: %v", <-done)
+		}
 		return scan[int](t, admin, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'", backend) == 1
 	})
 	proxy.Cut()

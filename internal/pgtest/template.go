@@ -1,7 +1,11 @@
 package pgtest
 
 import (
+	"crypto/hmac"
+	"crypto/pbkdf2"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -49,15 +53,42 @@ func (t *template) initdb(bin string) error {
 		return err
 	}
 	defer log.Close()
-	pwfile, err := t.dir.write("password", t.password)
+	verifier, err := scramVerifier(t.password)
+	if err != nil {
+		return err
+	}
+	pwfile, err := t.dir.write("password", verifier)
 	if err != nil {
 		return err
 	}
 	err = t.dir.do(log, filepath.Join(bin, "initdb"), "-D", t.data, "-U", "postgres",
-		"--auth=scram-sha-256", "--pwfile="+pwfile, "--encoding=UTF8", "--no-locale", "--no-sync")
+		"--auth=password", "--pwfile="+pwfile, "--encoding=UTF8", "--no-locale", "--no-sync")
 	if err != nil {
 		said, _ := os.ReadFile(log.Name())
 		return fmt.Errorf("initdb: %w\n%s", err, said)
 	}
 	return nil
+}
+
+// scramVerifier returns what PostgreSQL stores of a password, and takes in place of one. It says to
+// hash once instead of 4,096 times, which is for passwords that can be guessed. Together with clients
+// that send the password as it is, over the loopback, it makes a new connection cheap: with hashes on
+// both sides and the race detector it would take 20 ms more.
+func scramVerifier(password string) (string, error) {
+	const iterations = 1
+	salt := make([]byte, 16)
+	rand.Read(salt)
+	salted, err := pbkdf2.Key(sha256.New, password, salt, iterations, sha256.Size)
+	if err != nil {
+		return "", err
+	}
+	sign := func(message string) []byte {
+		mac := hmac.New(sha256.New, salted)
+		mac.Write([]byte(message))
+		return mac.Sum(nil)
+	}
+	storedKey := sha256.Sum256(sign("Client Key"))
+	encode := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s",
+		iterations, encode(salt), encode(storedKey[:]), encode(sign("Server Key"))), nil
 }
