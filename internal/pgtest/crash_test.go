@@ -38,7 +38,7 @@ func TestNothingIsLeftOfAKilledTestProcess(t *testing.T) {
 			t.Fatalf("the process has told of %d backends, want 3", len(backends))
 		}
 		if left := v.left(t); len(left) == 0 {
-			t.Fatal("no files and processes found, so that a look for them proves nothing")
+			t.Fatal("no files found, so that a look for them proves nothing")
 		}
 		v.kill(t)
 		await(t, "all processes to end and all files to go", func() bool {
@@ -118,12 +118,15 @@ func (v *victimProcess) kill(t *testing.T) {
 	}
 }
 
-// left lists the files of the process, and the processes that were told of one of them.
+// left lists the files of the process, or without any the processes that were told of one of them.
 func (v *victimProcess) left(t *testing.T) []string {
 	t.Helper()
 	left, err := filepath.Glob(v.tmp + "/*")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(left) > 0 {
+		return left // the list of processes is not cheap
 	}
 	processes, err := exec.Command("ps", "-A", "-o", "args=").Output()
 	if err != nil {

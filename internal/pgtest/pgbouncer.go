@@ -131,6 +131,10 @@ func (b *bouncer) configure() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	auth := "plain"
+	if password == "" {
+		auth = "trust" // as the server does then
+	}
 	users, err := b.dir.write("users", quoted(user)+" "+quoted(password)+"\n")
 	if err != nil {
 		return "", err
@@ -142,14 +146,14 @@ func (b *bouncer) configure() (string, error) {
 listen_addr = 127.0.0.1
 listen_port = %d
 unix_socket_dir =
-auth_type = plain
+auth_type = %s
 auth_file = %s
 pool_mode = transaction
 max_client_conn = 500
 default_pool_size = 20
 ignore_startup_parameters = extra_float_digits,options,search_path
 %s
-`, host, port, b.port, users, strings.Join(b.settings, "\n"))
+`, host, port, b.port, auth, users, strings.Join(b.settings, "\n"))
 	return b.dir.write("pgbouncer.ini", ini)
 }
 
