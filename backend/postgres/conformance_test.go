@@ -31,7 +31,7 @@ func cleanStore(t *testing.T, driver string, opts ...postgres.Option) func() bac
 	db.SetMaxOpenConns(10)
 	createTable(t, db)
 	return func() backend.Backend {
-		if _, err := db.Exec("TRUNCATE worklease_leases"); err != nil {
+		if _, err := db.Exec("DELETE FROM worklease_leases"); err != nil {
 			ginkgo.Fail(err.Error())
 		}
 		store, err := postgres.New(db, opts...)

@@ -17,8 +17,7 @@ import (
 // How long a server may take for a step before the test fails. Machines that run tests are busy.
 const patience = 60 * time.Second
 
-// Settings of every cluster. fsync stays on: durability is part of what is tested and measured. What
-// a caller adds comes after these and wins.
+// Settings of every cluster. What a caller adds comes after these and wins.
 const baseSettings = `
 listen_addresses = '127.0.0.1'
 unix_socket_permissions = 0700

@@ -53,7 +53,8 @@ func startShared() (*Server, error) {
 		}
 		return connect(u, owner)
 	}
-	c, err := newCluster(bin, nil)
+	// What a power failure would do is tested on servers of one test; this one is to be quick.
+	c, err := newCluster(bin, []string{"fsync = off"})
 	if err != nil {
 		return nil, err
 	}
