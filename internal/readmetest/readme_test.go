@@ -1,5 +1,5 @@
 // Package readmetest holds the README to its word: what it shows is compiled, run, and compared with
-// what it says is printed.
+// what it says is printed. The Go code of other pages is compiled.
 package readmetest
 
 import (
@@ -22,6 +22,7 @@ const preamble = `package snippet
 
 import (
 	"context"
+	"database/sql"
 	"log"
 	"time"
 
@@ -34,6 +35,7 @@ import (
 var (
 	ctx   context.Context
 	store backend.Backend
+	db    *sql.DB
 
 	_ = log.Println
 	_ time.Duration
@@ -45,31 +47,32 @@ var (
 
 var program = regexp.MustCompile(`(?m)^package main$`)
 
-// block is a fenced block of the README.
+// block is a fenced block of a page.
 type block struct {
+	page     string
 	line     int
 	language string
 	text     string
 }
 
-// readme returns the blocks of the README.
-func readme(t *testing.T) []block {
+// blocksOf returns the blocks of a page.
+func blocksOf(t *testing.T, page string) []block {
 	t.Helper()
 	var blocks []block
 	open := false
-	for i, line := range strings.SplitAfter(read(t, "README.md"), "\n") {
+	for i, line := range strings.SplitAfter(read(t, page), "\n") {
 		switch fence, found := strings.CutPrefix(line, "```"); {
 		case found && open:
 			open = false
 		case found:
 			open = true
-			blocks = append(blocks, block{line: i + 1, language: strings.TrimSpace(fence)})
+			blocks = append(blocks, block{page: page, line: i + 1, language: strings.TrimSpace(fence)})
 		case open:
 			blocks[len(blocks)-1].text += line
 		}
 	}
 	if open {
-		t.Fatalf("README.md:%d: the block has no end", blocks[len(blocks)-1].line)
+		t.Fatalf("%s:%d: the block has no end", page, blocks[len(blocks)-1].line)
 	}
 	return blocks
 }
@@ -77,7 +80,7 @@ func readme(t *testing.T) []block {
 // Every block is of a kind that is tested; a new kind needs a test first.
 func TestBlocks(t *testing.T) {
 	quickstart := 0
-	blocks := readme(t)
+	blocks := blocksOf(t, "README.md")
 	printed := func(i int) string {
 		if i+1 == len(blocks) || blocks[i+1].language != "text" {
 			t.Errorf("README.md:%d: no text block with the output follows", blocks[i].line)
@@ -114,6 +117,22 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// The Go code of the other pages is checked as far as its types go.
+func TestCodeOfOtherPages(t *testing.T) {
+	for _, page := range []string{"docs/postgres.md"} {
+		compiled := 0
+		for _, b := range blocksOf(t, page) {
+			if b.language == "go" {
+				compile(t, b)
+				compiled++
+			}
+		}
+		if compiled == 0 {
+			t.Errorf("%s: no code found", page)
+		}
+	}
+}
+
 func compare(t *testing.T, line int, got, want string) {
 	t.Helper()
 	if got != want {
@@ -121,16 +140,18 @@ func compare(t *testing.T, line int, got, want string) {
 	}
 }
 
-// compile checks the types of a piece of code: declarations, or the body of a function that returns an
-// error.
+// compile checks the types of a piece of code: a file that says what it imports, declarations, or the
+// body of a function that returns an error.
 func compile(t *testing.T, b block) {
 	t.Helper()
 	source := preamble + b.text
-	if _, err := parser.ParseFile(token.NewFileSet(), "", source, 0); err != nil {
+	if strings.HasPrefix(b.text, "import ") {
+		source = "package snippet\n\n" + b.text
+	} else if _, err := parser.ParseFile(token.NewFileSet(), "", source, 0); err != nil {
 		source = preamble + "func _() error {\n" + b.text + "\nreturn nil\n}\n"
 	}
 	if out, err := command(t, "go", "build", write(t, source)).CombinedOutput(); err != nil {
-		t.Errorf("README.md:%d: %v\n%s", b.line, err, out)
+		t.Errorf("%s:%d: %v\n%s", b.page, b.line, err, out)
 	}
 }
 
@@ -160,7 +181,7 @@ func makeTarget(t *testing.T, line int, target string) {
 func TestLinks(t *testing.T) {
 	code := regexp.MustCompile("(?s)```.*?```")
 	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
-	for _, page := range []string{"README.md", "examples/README.md", "docs/architecture.md"} {
+	for _, page := range []string{"README.md", "examples/README.md", "docs/architecture.md", "docs/postgres.md", "docs/adr/README.md"} {
 		found := link.FindAllStringSubmatch(code.ReplaceAllString(read(t, page), ""), -1)
 		if len(found) == 0 {
 			t.Errorf("%s: no link found", page)
