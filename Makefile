@@ -8,6 +8,8 @@ TESTFLAGS   ?=
 BENCH       ?= .
 COVER       ?= . ./worker ./backend/memory ./checkpoint
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VERSIONS    ?= 14 15 16 17 18
+PG          ?=
 MODULES     ?= $(patsubst %/,%,$(dir $(shell $(GIT) ls-files go.mod '*/go.mod')))
 
 # Runs a command in every module, all of them also when one fails.
@@ -21,15 +23,27 @@ done; \
 if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
+# Sets the folder of the PostgreSQL binaries, if a version is asked for.
+with-postgres = $(if $(PG),bin=$$($(CURDIR)/internal/pgtest/fetch.sh $(PG)) || exit 1; export WORKLEASE_TEST_POSTGRES_BIN="$$bin";)
+
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt-check vet staticcheck tidy-check api-check api bench cover
+.PHONY: help test test-matrix test-postgres check fmt-check vet staticcheck tidy-check api-check api bench cover
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	while IFS='|' read -r target text; do printf '%-12s %s\n' "$$target" "$$text"; done
 
-test: ## Run the tests of all modules, with the race detector and in random order
-	$(call each-module,for i in $$(seq $(COUNT)); do $(GO) test -race -shuffle=on -count=1 $(TESTFLAGS) ./... || exit 1; done)
+test: ## Run the tests of all modules; with PG=16 on that PostgreSQL (14 to 18), which is fetched
+	$(call each-module,$(with-postgres) for i in $$(seq $(COUNT)); do $(GO) test -race -shuffle=on -count=1 $(TESTFLAGS) ./... || exit 1; done)
+
+test-matrix: ## Run the tests of the PostgreSQL store on each version from 14 to 18
+	@for version in $(VERSIONS); do \
+		echo "--- $@: PostgreSQL $$version"; \
+		$(MAKE) --no-print-directory test-postgres PG=$$version || exit 1; \
+	done
+
+test-postgres:
+	@$(with-postgres) $(GO) test -race -shuffle=on -count=1 $(TESTFLAGS) ./backend/postgres ./internal/pgtest
 
 check: fmt-check vet staticcheck tidy-check api-check ## Run every check that is not a test of behaviour
 	@echo "all checks passed"

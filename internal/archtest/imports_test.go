@@ -29,7 +29,8 @@ var rules = map[string]rule{
 	"backend/conformance": {module: []string{"backend"}, foreign: []string{"github.com/onsi/ginkgo/v2", "github.com/onsi/gomega"}},
 	"checkpoint":          {},
 
-	"internal/pause": {}, // below the root, which waits and draws waits as the packages above it do
+	"internal/pgtest": {foreign: []string{"github.com/jackc/pgx/v5", "github.com/lib/pq"}}, // for tests only
+	"internal/pause":  {},                                                                  // below the root, which waits and draws waits as the packages above it do
 
 	".": {module: []string{"backend", "internal/pause"}},
 
