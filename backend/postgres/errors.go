@@ -24,13 +24,21 @@ var cures = map[string]string{
 	"53300": "the server has no connection left: see max_connections, and SetMaxOpenConns",
 }
 
+// migrateCures go before cures for Migrate, which needs other things.
+var migrateCures = map[string]string{
+	"23514": "a row holds a value that the constraint does not allow",
+	"3F000": "search_path names no schema that exists and that the role may use",
+	"42501": "it takes the owner of the table and the sequence, or the right to create them in the schema",
+	"55P03": "another session keeps a lock: look for open transactions in pg_stat_activity",
+}
+
 // failed is the one place where an error gets its context. It returns nil for nil, and the sentinels
 // of package backend as they are: they are answers, not failures.
 func (b *Backend) failed(ctx context.Context, op string, err error) error {
 	if err == nil || errors.Is(err, backend.ErrFenced) || errors.Is(err, backend.ErrLeaseExpired) || errors.Is(err, backend.ErrLeaseHeld) {
 		return err
 	}
-	if cure := b.cure(ctx, err); cure != "" {
+	if cure := b.cure(ctx, op, err); cure != "" {
 		err = fmt.Errorf("%w (%s)", err, cure)
 	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
@@ -39,7 +47,10 @@ func (b *Backend) failed(ctx context.Context, op string, err error) error {
 	return fmt.Errorf("postgres: %s: %w", op, err)
 }
 
-func (b *Backend) cure(ctx context.Context, err error) string {
+func (b *Backend) cure(ctx context.Context, op string, err error) string {
+	if cure, known := migrateCures[sqlState(err)]; known && op == "migrate" {
+		return cure
+	}
 	if cure, known := cures[sqlState(err)]; known {
 		return cure
 	}
