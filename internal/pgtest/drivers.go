@@ -70,7 +70,7 @@ func WithParams(dsn string, params ...string) string {
 			key, value, _ := strings.Cut(p, "=")
 			query.Set(key, value)
 		}
-		u.RawQuery = query.Encode()
+		u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // pgx takes a plus for a plus
 	})
 }
 
