@@ -29,6 +29,7 @@ func TestConformance(t *testing.T) {
 func cleanStore(t *testing.T, driver string, opts ...postgres.Option) func() backend.Backend {
 	db := pgtest.Open(t, driver, pgtest.Schema(t))
 	db.SetMaxOpenConns(10)
+	db.SetMaxIdleConns(10) // otherwise most of the time goes into new connections
 	createTable(t, db)
 	return func() backend.Backend {
 		if _, err := db.Exec("DELETE FROM worklease_leases"); err != nil {

@@ -10,9 +10,9 @@ import (
 
 const poolerCure = "with lib/pq set binary_parameters=yes, with pgx default_query_exec_mode=exec, cache_describe or simple_protocol, and use WithoutPrepare"
 
-var (
-	errMixedUp = errors.New("another statement ran with these parameters, or none: a pooler separates parsing from execution; " + poolerCure)
-)
+var errMixedUp = errors.New("another statement ran with these parameters, or none: " + mixedUpCure)
+
+const mixedUpCure = "a pooler separates parsing from execution; " + poolerCure
 
 // cures says what to do about the errors of a server or a connection that is not set up as it must be.
 var cures = map[string]string{
@@ -22,6 +22,10 @@ var cures = map[string]string{
 	"25006": "the server is read-only: a standby, or default_transaction_read_only is on",
 	"40001": "the isolation level must be READ COMMITTED: see default_transaction_isolation",
 	"40P01": "a deadlock with another user of the table",
+	// The store's own statements never get these from a server that they reach by themselves.
+	"08P01": mixedUpCure, // another number of parameters
+	"22P02": mixedUpCure, // parameters of another type
+	"22P03": mixedUpCure,
 	"26000": "a pooler loses prepared statements: " + poolerCure,
 	"42P05": "a pooler loses prepared statements: " + poolerCure,
 	"53300": "the server has no connection left: see max_connections, and SetMaxOpenConns",

@@ -1,0 +1,277 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/backend/postgres"
+	"github.com/aetomala/worklease/internal/pgtest"
+)
+
+// How long the clients mix their calls behind a pooler. The longer, the surer.
+const mixing = 4 * time.Second
+
+// bouncerFixture is a store that reaches its table through PgBouncer, which pools by transaction; admin
+// goes past it.
+func bouncerFixture(t testing.TB, driver string, settings []string, opts ...postgres.Option) *fixture {
+	t.Helper()
+	direct := pgtest.Database(t)
+	f := &fixture{admin: pgtest.Open(t, "pgx", direct)}
+	createTable(t, f.admin)
+	f.dsn = pgtest.NewBouncer(t, direct, settings...)
+	f.db = pgtest.Open(t, driver, f.dsn)
+	store, err := postgres.New(f.db, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.store = store
+	return f
+}
+
+// A pooler that separates parsing from execution runs statements with the parameters of others. None
+// may have an effect that its caller did not ask for, and whoever comes off badly is told the cure.
+func TestMixedUpStatementsHaveNoEffectBehindAPooler(t *testing.T) {
+	for name, c := range map[string]struct {
+		driver string
+		opts   []postgres.Option
+	}{
+		"pq":           {"pq", []postgres.Option{postgres.WithoutPrepare()}},
+		"pq prepared":  {"pq", nil},
+		"pgx prepared": {"pgx", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const clients = 24
+			f := bouncerFixture(t, c.driver, []string{"default_pool_size = 3"}, c.opts...)
+			f.db.SetMaxIdleConns(clients)
+			f.admin.SetMaxIdleConns(clients)
+			tally := mix(t, f, clients, mixing)
+			t.Logf("%d calls were right; %d were mixed up: %v", tally.right, tally.mixedUp, tally.kinds)
+			if tally.right == 0 || tally.mixedUp == 0 {
+				t.Error("the test provokes nothing")
+			}
+		})
+	}
+}
+
+type tally struct {
+	right, mixedUp int
+	kinds          map[string]int
+}
+
+// mix lets clients make random calls for their own work, each comparing every answer, and every row
+// in the end, with what it has asked for.
+func mix(t *testing.T, f *fixture, clients int, d time.Duration) tally {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		total = tally{kinds: map[string]int{}}
+	)
+	end := time.Now().Add(d)
+	for i := range clients {
+		o := &owner{
+			t: t, f: f, work: fmt.Sprintf("work-%d", i), holder: fmt.Sprintf("holder-%d", i),
+			random: rand.New(rand.NewPCG(1, uint64(i))), tally: tally{kinds: map[string]int{}},
+		}
+		wg.Go(func() {
+			for time.Now().Before(end) && !t.Failed() {
+				o.step()
+				if o.random.IntN(8) == 0 {
+					o.compare()
+				}
+			}
+			o.compare()
+			mu.Lock()
+			defer mu.Unlock()
+			total.right += o.right
+			total.mixedUp += o.mixedUp
+			for kind, n := range o.kinds {
+				total.kinds[kind] += n
+			}
+		})
+	}
+	wg.Wait()
+	return total
+}
+
+// owner is a client with what it knows of the row of its work, which nobody else touches.
+type owner struct {
+	t            *testing.T
+	f            *fixture
+	work, holder string
+	random       *rand.Rand
+	tally
+
+	exists           bool
+	record           backend.LeaseRecord
+	state            string
+	exit             backend.ExitMode
+	earliest, latest time.Time // between these is the expiry
+	prevExit         backend.ExitMode
+	prevHolder       string
+	seldom           int
+}
+
+func (o *owner) held() bool { return o.exists && o.exit == backend.ExitNone }
+
+// step makes one call. The answer is the one that the row calls for, or else a mix-up.
+func (o *owner) step() {
+	var (
+		ctx  = o.t.Context()
+		ttl  = time.Hour + time.Duration(o.random.IntN(1e6))*time.Millisecond
+		call string
+		err  error
+		want error
+		done func(before, after time.Time)
+	)
+	moved := func(before, after time.Time) { o.earliest, o.latest = before.Add(ttl), after.Add(ttl) }
+	alive := func() error { // what the holder may still do
+		switch {
+		case !o.exists:
+			return backend.ErrFenced
+		case o.exit != backend.ExitNone:
+			return backend.ErrLeaseExpired
+		}
+		return nil
+	}
+	before := time.Now()
+	switch o.random.IntN(8) {
+	case 0, 1:
+		call = "acquire"
+		var record backend.LeaseRecord
+		holder := fmt.Sprintf("%s-%d", o.holder, o.random.IntN(100))
+		record, err = o.f.store.Acquire(ctx, o.work, holder, ttl)
+		if o.held() {
+			want = backend.ErrLeaseHeld
+			held, ok := errors.AsType[*backend.HeldError](err)
+			if ok && (held.HolderID != o.record.HolderID || o.outside(held.ExpiresAt)) {
+				o.t.Errorf("%s is held by %+v, not by %+v", o.work, held, o.record)
+			}
+		}
+		done = func(before, after time.Time) {
+			if record.FencingToken <= o.record.FencingToken {
+				o.t.Errorf("token %d after %d", record.FencingToken, o.record.FencingToken)
+			}
+			o.prevExit, o.prevHolder = o.exit, ""
+			if o.exists {
+				o.prevHolder = o.record.HolderID
+			}
+			o.exists, o.record, o.exit = true, record, backend.ExitNone
+			moved(before, after)
+		}
+	case 2, 3:
+		call = "renew"
+		err, want, done = o.f.store.Renew(ctx, o.record, ttl), alive(), moved
+	case 4:
+		call = "checkpoint"
+		state := fmt.Sprintf("%s %d", o.work, o.random.Uint64())
+		err, want = o.f.store.Checkpoint(ctx, o.record, []byte(state), ttl), alive()
+		done = func(before, after time.Time) { o.state = state; moved(before, after) }
+	case 5:
+		call = "release"
+		mode := backend.ExitFinished + backend.ExitMode(o.random.IntN(3))
+		err, want = o.f.store.Release(ctx, o.record, mode), alive()
+		done = func(before, after time.Time) { o.exit, o.earliest, o.latest = mode, before, after }
+	case 6:
+		call = "read"
+		var found backend.Checkpoint
+		found, err = o.f.store.ReadCheckpoint(ctx, o.record)
+		if !o.exists {
+			want = backend.ErrFenced
+		}
+		done = func(_, _ time.Time) {
+			if string(found.State) != o.state || found.PrevExit != o.prevExit || found.PrevHolderID != o.prevHolder {
+				o.t.Errorf("read %+v of %s, want %q %v %q", found, o.work, o.state, o.prevExit, o.prevHolder)
+			}
+		}
+	case 7:
+		if o.seldom++; o.seldom%4 != 0 {
+			return
+		}
+		call = "forget"
+		if err = o.f.store.Forget(ctx, o.record); !o.exists {
+			want = backend.ErrFenced
+		}
+		done = func(_, _ time.Time) {
+			o.exists, o.state, o.exit, o.prevExit, o.prevHolder = false, "", backend.ExitNone, backend.ExitNone, ""
+		}
+	}
+	switch {
+	case want != nil && errors.Is(err, want):
+		o.right++
+	case want == nil && err == nil:
+		o.right++
+		done(before, time.Now())
+	case err == nil:
+		o.t.Errorf("%s of %s gives no error, want %v", call, o.work, want)
+	default:
+		o.mixUp(call, err)
+	}
+}
+
+func (o *owner) mixUp(call string, err error) {
+	o.mixedUp++
+	o.kinds[kind(err)]++
+	for _, sentinel := range []error{backend.ErrFenced, backend.ErrLeaseHeld, backend.ErrLeaseExpired} {
+		if errors.Is(err, sentinel) {
+			o.t.Errorf("%s of %s: a wrong %v", call, o.work, err)
+		}
+	}
+	if text := err.Error(); !strings.Contains(text, "binary_parameters=yes") || !strings.Contains(text, "WithoutPrepare") {
+		o.t.Errorf("%s: %q names no cure", call, text)
+	}
+}
+
+// kind is a short name for an error.
+func kind(err error) string {
+	if coded, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return coded.SQLState()
+	}
+	return "no row, or another's"
+}
+
+func (o *owner) outside(expires time.Time) bool {
+	const rounding = time.Millisecond // and what little the clocks of a machine differ by
+	return expires.Before(o.earliest.Add(-rounding)) || expires.After(o.latest.Add(rounding))
+}
+
+// compare compares the row with what has been asked for.
+func (o *owner) compare() {
+	var (
+		token                   uint64
+		holder, state, prevExit string
+		exit, prevHolder        sql.NullString
+		expires                 time.Time
+	)
+	err := o.f.admin.QueryRow(`SELECT holder_id, fencing_token, expires_at, convert_from(coalesce(checkpoint, ''), 'UTF8'),
+		exit_mode, prev_exit_mode, prev_holder_id FROM worklease_leases WHERE work_id = $1`, o.work).
+		Scan(&holder, &token, &expires, &state, &exit, &prevExit, &prevHolder)
+	if errors.Is(err, sql.ErrNoRows) {
+		if o.exists {
+			o.t.Errorf("the row of %s has gone", o.work)
+		}
+		return
+	}
+	if err != nil {
+		o.t.Error(err)
+		return
+	}
+	declared := backend.ExitNone.String()
+	if exit.Valid {
+		declared = exit.String
+	}
+	if !o.exists || holder != o.record.HolderID || token != o.record.FencingToken || state != o.state ||
+		declared != o.exit.String() || prevExit != o.prevExit.String() || prevHolder.String != o.prevHolder || o.outside(expires) {
+		o.t.Errorf("the row of %s is %s %d %v %q %s %s %s, but its owner knows %+v",
+			o.work, holder, token, expires, state, declared, prevExit, prevHolder.String, *o)
+	}
+}
