@@ -168,8 +168,11 @@ func overOnArrival(live bool, ttl time.Duration) error {
 }
 
 func identity(record backend.LeaseRecord) []any {
-	// A token that the column cannot hold matches nothing, as it must.
-	return []any{record.WorkID, record.HolderID, int64(min(record.FencingToken, math.MaxInt64))}
+	token := int64(-1) // what the column cannot hold matches nothing: no token is negative
+	if record.FencingToken <= math.MaxInt64 {
+		token = int64(record.FencingToken)
+	}
+	return []any{record.WorkID, record.HolderID, token}
 }
 
 // microseconds is the server's resolution. Rounding up keeps the lease from ending before its window.

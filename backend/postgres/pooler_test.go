@@ -18,6 +18,9 @@ import (
 // How long the clients mix their calls behind a pooler. The longer, the surer.
 const mixing = 4 * time.Second
 
+// pooled are the drivers with the settings that every pooler in transaction mode can do with.
+var pooled = []string{"pq-binary", "pgx-exec", "pgx-cache_describe", "pgx-simple_protocol"}
+
 // bouncerFixture is a store that reaches its table through PgBouncer, which pools by transaction; admin
 // goes past it.
 func bouncerFixture(t testing.TB, driver string, settings []string, opts ...postgres.Option) *fixture {

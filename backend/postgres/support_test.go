@@ -28,7 +28,12 @@ type fixture struct {
 
 func newFixture(t testing.TB, driver string, opts ...postgres.Option) *fixture {
 	t.Helper()
-	f := &fixture{dsn: pgtest.Schema(t)}
+	return newFixtureAt(t, driver, pgtest.Schema(t), opts...)
+}
+
+func newFixtureAt(t testing.TB, driver, dsn string, opts ...postgres.Option) *fixture {
+	t.Helper()
+	f := &fixture{dsn: dsn}
 	f.admin = pgtest.Open(t, "pgx", f.dsn)
 	createTable(t, f.admin)
 	f.db = pgtest.Open(t, driver, f.dsn)
