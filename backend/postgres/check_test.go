@@ -68,7 +68,7 @@ func TestCheckFindsEachFault(t *testing.T) {
 				t.Fatalf("before: %v", err)
 			}
 			if fault.script != "" {
-				must(t, admin, fault.script)
+				exec(t, admin, fault.script)
 			}
 			switch fault.setting {
 			case "":
@@ -100,9 +100,9 @@ func TestCheckFindsAllAtOnce(t *testing.T) {
 			t.Parallel()
 			dsn, admin := oldTable(t, "clean_handoff")
 			role, asRole := newRole(t, dsn, admin)
-			must(t, admin, "GRANT SELECT ON worklease_leases, worklease_fencing_seq TO "+role)
-			must(t, admin, "ALTER ROLE "+role+" SET default_transaction_isolation = 'serializable'")
-			must(t, admin, "ALTER ROLE "+role+" SET default_transaction_read_only = on")
+			exec(t, admin, "GRANT SELECT ON worklease_leases, worklease_fencing_seq TO "+role)
+			exec(t, admin, "ALTER ROLE "+role+" SET default_transaction_isolation = 'serializable'")
+			exec(t, admin, "ALTER ROLE "+role+" SET default_transaction_read_only = on")
 			schema := schemaOf(t, dsn)
 			err := postgres.Check(t.Context(), pgtest.Open(t, driver, asRole))
 			has(t, err,
@@ -137,7 +137,7 @@ func TestCheckGrants(t *testing.T) {
 		if !ok {
 			t.Fatalf("unexpected: %v", f)
 		}
-		must(t, admin, "GRANT "+grant)
+		exec(t, admin, "GRANT "+grant)
 	}
 	if err := postgres.Check(t.Context(), db); err != nil {
 		t.Error(err)
@@ -150,7 +150,7 @@ func TestCheckGrants(t *testing.T) {
 		t.Error(err)
 	}
 	// Also for a role that may draw from the sequence, but not look at it; Check has drawn the 1.
-	must(t, admin, "ALTER SEQUENCE worklease_fencing_seq RESTART")
+	exec(t, admin, "ALTER SEQUENCE worklease_fencing_seq RESTART")
 	has(t, postgres.Check(t.Context(), db), "behind token 2 in the table")
 }
 
@@ -158,7 +158,7 @@ func TestCheckNamesTheSchemas(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
 	admin := pgtest.Open(t, "pgx", dsn)
-	must(t, admin, "CREATE SCHEMA jobs; CREATE SCHEMA other")
+	exec(t, admin, "CREATE SCHEMA jobs; CREATE SCHEMA other")
 	migrate(t, pgtest.Open(t, "pgx", pgtest.WithParams(dsn, "search_path=jobs")))
 	on := func(path string) *sql.DB { return pgtest.Open(t, "pgx", pgtest.WithParams(dsn, "search_path="+path)) }
 	has(t, postgres.Check(t.Context(), on("other")), "in search_path other, which leads to schema other; there is one in schema jobs")
@@ -174,8 +174,8 @@ func TestCheckIsSilentAboutWhatDoesNoHarm(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			dsn, admin := oldTable(t, "")
-			must(t, admin, postgres.Schema)
-			must(t, admin, `
+			exec(t, admin, postgres.Schema)
+			exec(t, admin, `
 				CREATE INDEX idx_worklease_leases_updated_at ON worklease_leases (updated_at);
 				ALTER TABLE worklease_leases RESET (fillfactor), ADD note TEXT`)
 			before := physical(t, admin)
@@ -240,7 +240,7 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	dsn, admin := oldTable(t, "")
 	migrate(t, admin)
 	tx := beginTx(t, admin)
-	must(t, tx, "LOCK TABLE worklease_leases")
+	exec(t, tx, "LOCK TABLE worklease_leases")
 	for _, driver := range []string{"pq", "pgx"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

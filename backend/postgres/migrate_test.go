@@ -20,7 +20,7 @@ import (
 func TestMigrateMakesWhatTheSchemaSays(t *testing.T) {
 	t.Parallel()
 	_, reference := oldTable(t, "")
-	must(t, reference, postgres.Schema)
+	exec(t, reference, postgres.Schema)
 	want := definition(t, reference)
 	onOldShapes(t, func(t *testing.T, shape string) {
 		for _, driver := range pgtest.Drivers() {
@@ -53,10 +53,10 @@ func TestUpgradingByHand(t *testing.T) {
 	onOldShapes(t, func(t *testing.T, shape string) {
 		_, admin := oldTable(t, shape)
 		if shape == "" {
-			must(t, admin, postgres.Schema)
+			exec(t, admin, postgres.Schema)
 		}
 		rows := lines(t, admin, rowsQuery)
-		must(t, admin, string(script[1]))
+		exec(t, admin, string(script[1]))
 		if after := lines(t, admin, rowsQuery); !slices.Equal(after, rows) {
 			t.Errorf("rows are %q, were %q", after, rows)
 		}
@@ -77,12 +77,12 @@ func TestMigrateKeepsLeases(t *testing.T) {
 		}
 		_, admin := oldTable(t, shape)
 		rows := lines(t, admin, rowsQuery)
-		files := one[string](t, admin, "SELECT pg_relation_filepath('worklease_leases')")
+		files := scan[string](t, admin, "SELECT pg_relation_filepath('worklease_leases')")
 		migrate(t, admin)
 		if after := lines(t, admin, rowsQuery); !slices.Equal(after, rows) {
 			t.Errorf("rows are %q, were %q", after, rows)
 		}
-		if one[string](t, admin, "SELECT pg_relation_filepath('worklease_leases')") != files {
+		if scan[string](t, admin, "SELECT pg_relation_filepath('worklease_leases')") != files {
 			t.Error("the table was rewritten")
 		}
 
@@ -94,7 +94,7 @@ func TestMigrateKeepsLeases(t *testing.T) {
 		if held, ok := errors.AsType[*backend.HeldError](err); !ok || held.HolderID != "old holder" {
 			t.Errorf("acquiring the live lease gives %v, want it held by the old holder", err)
 		}
-		highest := one[uint64](t, admin, "SELECT max(fencing_token) FROM worklease_leases")
+		highest := scan[uint64](t, admin, "SELECT max(fencing_token) FROM worklease_leases")
 		for workID, want := range map[string]backend.ExitMode{"released": backend.ExitExpired, "lapsed": backend.ExitExpired, "finished": backend.ExitFinished} {
 			if workID == "finished" && shape != "exits_beside_clean_handoff" {
 				continue
@@ -119,7 +119,7 @@ func TestMigrateKeepsLeases(t *testing.T) {
 func TestMigrateMixedShapes(t *testing.T) {
 	t.Parallel()
 	_, reference := oldTable(t, "")
-	must(t, reference, postgres.Schema)
+	exec(t, reference, postgres.Schema)
 	for name, script := range map[string]string{
 		"flag":     "ALTER TABLE worklease_leases ADD clean_handoff BOOLEAN NOT NULL DEFAULT false",
 		"nullable": "ALTER TABLE worklease_leases ADD exit_mode TEXT, ADD prev_exit_mode TEXT, ADD prev_holder_id TEXT NOT NULL DEFAULT ''",
@@ -131,7 +131,7 @@ func TestMigrateMixedShapes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, admin := oldTable(t, "per_row_tokens")
-			must(t, admin, script)
+			exec(t, admin, script)
 			migrate(t, admin)
 			got := regexp.MustCompile(`(?m)^sequence .*\n?`).ReplaceAllString(definition(t, admin), "")
 			want := regexp.MustCompile(`(?m)^sequence .*\n?`).ReplaceAllString(definition(t, reference), "")
@@ -149,7 +149,7 @@ func TestMigrateFromManyProcessesAtOnce(t *testing.T) {
 		dsn, admin := oldTable(t, shape)
 		rows := 0
 		if shape != "" {
-			rows = one[int](t, admin, "SELECT count(*) FROM worklease_leases")
+			rows = scan[int](t, admin, "SELECT count(*) FROM worklease_leases")
 		}
 		var all sync.WaitGroup
 		start := make(chan struct{})
@@ -168,7 +168,7 @@ func TestMigrateFromManyProcessesAtOnce(t *testing.T) {
 		close(start)
 		all.Wait()
 		nothingLeft(t, admin)
-		if got := one[int](t, admin, "SELECT count(*) FROM worklease_leases"); got != rows {
+		if got := scan[int](t, admin, "SELECT count(*) FROM worklease_leases"); got != rows {
 			t.Errorf("%d rows, were %d", got, rows)
 		}
 		sequenceIsAhead(t, admin)
@@ -213,7 +213,7 @@ func TestMigrateWhileHoldersWork(t *testing.T) {
 		usable.Store(true)
 		for range 5 {
 			<-turns
-			must(t, admin, "ALTER SEQUENCE worklease_fencing_seq RESTART CACHE 10")
+			exec(t, admin, "ALTER SEQUENCE worklease_fencing_seq RESTART CACHE 10")
 			migrate(t, admin)
 			sequenceIsAhead(t, admin)
 			<-turns

@@ -26,9 +26,9 @@ func schemaOf(t testing.TB, dsn string) string {
 func newRole(t testing.TB, dsn string, admin *sql.DB) (name, asRole string) {
 	t.Helper()
 	name, password := "r_"+strings.ToLower(rand.Text()), rand.Text()
-	must(t, admin, "CREATE ROLE "+name+" LOGIN PASSWORD '"+password+"'")
-	must(t, admin, "GRANT USAGE ON SCHEMA "+schemaOf(t, dsn)+" TO "+name)
-	t.Cleanup(func() { must(t, admin, "DROP OWNED BY "+name+"; DROP ROLE "+name) })
+	exec(t, admin, "CREATE ROLE "+name+" LOGIN PASSWORD '"+password+"'")
+	exec(t, admin, "GRANT USAGE ON SCHEMA "+schemaOf(t, dsn)+" TO "+name)
+	t.Cleanup(func() { exec(t, admin, "DROP OWNED BY "+name+"; DROP ROLE "+name) })
 	u, err := url.Parse(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestMigrateFollowsTheSearchPath(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Database(t)
 	admin := pgtest.Open(t, "pgx", dsn)
-	must(t, admin, `CREATE SCHEMA app; CREATE SCHEMA "We""ird 'x"`)
+	exec(t, admin, `CREATE SCHEMA app; CREATE SCHEMA "We""ird 'x"`)
 	on := func(path string) *sql.DB { return pgtest.Open(t, "pq", pgtest.WithParams(dsn, "search_path="+path)) }
 	schemas := func(relation string) string {
 		return strings.Join(lines(t, admin, "SELECT nspname FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE relname = '"+relation+"' ORDER BY 1"), ", ")
@@ -78,7 +78,7 @@ func TestMigrateFollowsTheSearchPath(t *testing.T) {
 	migrate(t, weird)
 	migrate(t, weird)
 	inSchemas(`We"ird 'x`)
-	must(t, admin, `DROP SCHEMA "We""ird 'x" CASCADE`)
+	exec(t, admin, `DROP SCHEMA "We""ird 'x" CASCADE`)
 
 	// A table that is found further down the path is the one, and its sequence belongs beside it.
 	fillOld(t, on("public"), "per_row_tokens")
@@ -90,7 +90,7 @@ func TestMigrateFollowsTheSearchPath(t *testing.T) {
 	migrate(t, on("app,public"))
 	inSchemas("app, public")
 
-	must(t, admin, "DROP TABLE app.worklease_leases")
+	exec(t, admin, "DROP TABLE app.worklease_leases")
 	err := postgres.Migrate(t.Context(), on("app,public"))
 	has(t, err, "leads to table public.worklease_leases, but to the sequence in schema app")
 }
@@ -110,7 +110,7 @@ func TestMigrateLeavesToPeopleWhatItMust(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			_, admin := oldTable(t, "clean_handoff")
-			must(t, admin, row.script)
+			exec(t, admin, row.script)
 			for range 2 {
 				err := postgres.Migrate(t.Context(), admin)
 				has(t, err, "postgres: migrate: ", row.want)
@@ -127,7 +127,7 @@ func TestMigrateLeavesToPeopleWhatItMust(t *testing.T) {
 	t.Run("view", func(t *testing.T) {
 		t.Parallel()
 		_, admin := oldTable(t, "")
-		must(t, admin, "CREATE VIEW worklease_leases AS SELECT 1 AS work_id")
+		exec(t, admin, "CREATE VIEW worklease_leases AS SELECT 1 AS work_id")
 		has(t, postgres.Migrate(t.Context(), admin), "no ordinary table")
 	})
 }
@@ -135,7 +135,7 @@ func TestMigrateLeavesToPeopleWhatItMust(t *testing.T) {
 func TestMigrateKeepsChosenStorageParameters(t *testing.T) {
 	t.Parallel()
 	_, admin := oldTable(t, "clean_handoff")
-	must(t, admin, "ALTER TABLE worklease_leases SET (fillfactor = 50, autovacuum_enabled = off)")
+	exec(t, admin, "ALTER TABLE worklease_leases SET (fillfactor = 50, autovacuum_enabled = off)")
 	migrate(t, admin)
 	got := definition(t, admin)
 	for _, want := range []string{"option fillfactor=50\n", "option autovacuum_enabled=off\n", "option toast_tuple_target=256\n"} {
@@ -160,10 +160,10 @@ func TestMigrateAsARoleThatOwnsNothing(t *testing.T) {
 				t.Errorf("the driver's error is not in %v", err)
 			}
 			migrate(t, admin)
-			must(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE ON worklease_leases TO "+role)
-			must(t, admin, "GRANT USAGE ON SEQUENCE worklease_fencing_seq TO "+role)
+			exec(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE ON worklease_leases TO "+role)
+			exec(t, admin, "GRANT USAGE ON SEQUENCE worklease_fencing_seq TO "+role)
 			migrate(t, db)
-			must(t, admin, "INSERT INTO worklease_leases (work_id, holder_id, expires_at) VALUES ('w', 'h', now()); ALTER SEQUENCE worklease_fencing_seq CACHE 2")
+			exec(t, admin, "INSERT INTO worklease_leases (work_id, holder_id, expires_at) VALUES ('w', 'h', now()); ALTER SEQUENCE worklease_fencing_seq CACHE 2")
 			err = postgres.Migrate(t.Context(), db)
 			has(t, err, "it takes the owner of the table")
 		})

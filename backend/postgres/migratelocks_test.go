@@ -35,7 +35,7 @@ func waiting(t *testing.T, db *sql.DB) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(20 * time.Second); ; <-tick.C {
-		if one[bool](t, db, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'worklease_leases'::regclass)") {
+		if scan[bool](t, db, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'worklease_leases'::regclass)") {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -48,11 +48,11 @@ func TestMigrateOfWhatIsUpToDateTakesNoLock(t *testing.T) {
 	t.Parallel()
 	dsn, admin := oldTable(t, "")
 	migrate(t, admin)
-	must(t, admin, "INSERT INTO worklease_leases (work_id, holder_id, expires_at) VALUES ('w', 'h', now())")
+	exec(t, admin, "INSERT INTO worklease_leases (work_id, holder_id, expires_at) VALUES ('w', 'h', now())")
 	before := physical(t, admin)
 	tx := beginTx(t, admin)
 	// SHARE UPDATE EXCLUSIVE is what even the mildest change would want, and what conflicts with itself.
-	must(t, tx, "LOCK TABLE worklease_leases IN ROW EXCLUSIVE MODE; LOCK TABLE worklease_leases IN SHARE UPDATE EXCLUSIVE MODE")
+	exec(t, tx, "LOCK TABLE worklease_leases IN ROW EXCLUSIVE MODE; LOCK TABLE worklease_leases IN SHARE UPDATE EXCLUSIVE MODE")
 	for _, driver := range []string{"pq", "pgx"} {
 		if err := postgres.Migrate(within(t, 20*time.Second), pgtest.Open(t, driver, dsn)); err != nil {
 			t.Errorf("%s: %v", driver, err)
@@ -67,11 +67,11 @@ func TestMildChangesDoNotWaitForWriters(t *testing.T) {
 	t.Parallel()
 	_, admin := oldTable(t, "")
 	migrate(t, admin)
-	must(t, admin, `ALTER TABLE worklease_leases RESET (fillfactor);
+	exec(t, admin, `ALTER TABLE worklease_leases RESET (fillfactor);
 		ALTER TABLE worklease_leases DROP CONSTRAINT worklease_leases_exit_mode_check;
 		ALTER TABLE worklease_leases ADD CONSTRAINT worklease_leases_exit_mode_check CHECK (exit_mode IN ('finished', 'abandoned', 'retired')) NOT VALID`)
 	tx := beginTx(t, admin)
-	must(t, tx, "INSERT INTO worklease_leases (work_id, holder_id, expires_at) VALUES ('w', 'h', now())")
+	exec(t, tx, "INSERT INTO worklease_leases (work_id, holder_id, expires_at) VALUES ('w', 'h', now())")
 	if err := postgres.Migrate(within(t, 20*time.Second), admin); err != nil {
 		t.Error(err)
 	}
@@ -95,7 +95,7 @@ func TestMigrateLetsHoldersPassWhileItWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 			tx := beginTx(t, admin)
-			must(t, tx, "SELECT FROM worklease_leases")
+			exec(t, tx, "SELECT FROM worklease_leases")
 			done := make(chan error, 1)
 			go func() { done <- postgres.Migrate(within(t, time.Minute), pgtest.Open(t, driver, dsn)) }()
 			waiting(t, admin)
@@ -120,7 +120,7 @@ func TestMigrateEndsWithItsContext(t *testing.T) {
 			t.Parallel()
 			dsn, admin := oldTable(t, "per_row_tokens")
 			tx := beginTx(t, admin)
-			must(t, tx, "SELECT FROM worklease_leases")
+			exec(t, tx, "SELECT FROM worklease_leases")
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- postgres.Migrate(ctx, pgtest.Open(t, driver, dsn)) }()
@@ -132,7 +132,7 @@ func TestMigrateEndsWithItsContext(t *testing.T) {
 			if err := tx.Rollback(); err != nil {
 				t.Fatal(err)
 			}
-			if one[bool](t, admin, "SELECT to_regclass('worklease_fencing_seq') IS NOT NULL") {
+			if scan[bool](t, admin, "SELECT to_regclass('worklease_fencing_seq') IS NOT NULL") {
 				t.Error("half of it is there")
 			}
 			migrate(t, admin)
@@ -168,7 +168,7 @@ func TestMigrateNeverSetsTheSequenceBack(t *testing.T) {
 	t.Parallel()
 	_, admin := oldTable(t, "exits_beside_clean_handoff")
 	migrate(t, admin)
-	if got := one[int64](t, admin, "SELECT nextval('worklease_fencing_seq')"); got != 1001 {
+	if got := scan[int64](t, admin, "SELECT nextval('worklease_fencing_seq')"); got != 1001 {
 		t.Errorf("the next token is %d, want the 1001 that was next before", got)
 	}
 }
@@ -192,9 +192,9 @@ func TestTokensRiseAfterTheSequenceWasReset(t *testing.T) {
 		}
 		return record.FencingToken
 	}
-	must(t, admin, "SELECT setval('worklease_fencing_seq', 41)")
+	exec(t, admin, "SELECT setval('worklease_fencing_seq', 41)")
 	first, other := acquire("w"), acquire("other")
-	must(t, admin, "ALTER SEQUENCE worklease_fencing_seq RESTART")
+	exec(t, admin, "ALTER SEQUENCE worklease_fencing_seq RESTART")
 	if second := acquire("w"); second <= first {
 		t.Errorf("token %d after %d", second, first)
 	}
@@ -213,9 +213,9 @@ func TestMigrateWaitsForTokensUnderWay(t *testing.T) {
 			dsn, admin := oldTable(t, "")
 			migrate(t, admin)
 			const insert = "INSERT INTO worklease_leases (work_id, holder_id, fencing_token, expires_at) VALUES ($1, 'holder', $2, now())"
-			must(t, admin, insert, "w", 50)
+			exec(t, admin, insert, "w", 50)
 			tx := beginTx(t, admin)
-			must(t, tx, insert, "under way", 90)
+			exec(t, tx, insert, "under way", 90)
 			db := pgtest.Open(t, "pq", pgtest.WithParams(dsn, "default_transaction_isolation="+isolation))
 			done := make(chan error, 1)
 			go func() { done <- postgres.Migrate(within(t, time.Minute), db) }()
@@ -226,7 +226,7 @@ func TestMigrateWaitsForTokensUnderWay(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			if got := one[int64](t, admin, "SELECT last_value FROM worklease_fencing_seq"); got != 90 {
+			if got := scan[int64](t, admin, "SELECT last_value FROM worklease_fencing_seq"); got != 90 {
 				t.Errorf("the sequence is at %d, want 90", got)
 			}
 		})

@@ -32,7 +32,7 @@ func fillOld(t testing.TB, db *sql.DB, shape string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(t, db, string(script))
+	exec(t, db, string(script))
 }
 
 // onOldShapes runs a test on each.
@@ -55,25 +55,6 @@ func migrate(t testing.TB, db *sql.DB) {
 	if err := postgres.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func must(t testing.TB, db interface {
-	Exec(string, ...any) (sql.Result, error)
-}, script string, args ...any) {
-	t.Helper()
-	if _, err := db.Exec(script, args...); err != nil {
-		t.Fatalf("%s: %v", script, err)
-	}
-}
-
-func one[T any](t testing.TB, db interface {
-	QueryRow(string, ...any) *sql.Row
-}, query string, args ...any) (value T) {
-	t.Helper()
-	if err := db.QueryRow(query, args...).Scan(&value); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return value
 }
 
 func lines(t testing.TB, db *sql.DB, query string) (list []string) {
@@ -123,7 +104,7 @@ func definition(t testing.TB, db *sql.DB) string {
 // to the sequence.
 func physical(t testing.TB, db *sql.DB) string {
 	t.Helper()
-	return one[string](t, db, `
+	return scan[string](t, db, `
 		SELECT concat_ws(' ', l.xmin, l.relfilenode, s.xmin, s.relfilenode, q.xmin, v.last_value, v.is_called)
 		FROM pg_class AS l, pg_class AS s, pg_sequence AS q, worklease_fencing_seq AS v
 		WHERE l.oid = 'worklease_leases'::regclass AND s.oid = 'worklease_fencing_seq'::regclass AND q.seqrelid = s.oid`)
@@ -146,7 +127,7 @@ const rowsQuery = `
 // sequenceIsAhead fails the test if the sequence would hand out a token that is not above all others.
 func sequenceIsAhead(t testing.TB, db *sql.DB) {
 	t.Helper()
-	if !one[bool](t, db, `SELECT nextval('worklease_fencing_seq') > coalesce((SELECT max(fencing_token) FROM worklease_leases), 0)`) {
+	if !scan[bool](t, db, `SELECT nextval('worklease_fencing_seq') > coalesce((SELECT max(fencing_token) FROM worklease_leases), 0)`) {
 		t.Error("the sequence is behind the tokens")
 	}
 }

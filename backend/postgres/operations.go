@@ -17,10 +17,10 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 	err := b.promptly(ctx, "acquire", outsideTx(func(ctx context.Context) error {
 		var (
 			token, expires sql.NullInt64
-			live           sql.NullBool
+			live, stalled  sql.NullBool
 			holder         sql.NullString
 		)
-		err := b.only(ctx, acquireQuery, []any{workID, holderID, microseconds(ttl)}, &token, &live, &holder, &expires)
+		err := b.only(ctx, acquireQuery, []any{workID, holderID, microseconds(ttl)}, &token, &live, &stalled, &holder, &expires)
 		if err != nil {
 			return err
 		}
@@ -36,7 +36,16 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 			return &backend.HeldError{WorkID: workID, HolderID: holder.String, ExpiresAt: time.UnixMicro(expires.Int64)}
 		}
 		record.FencingToken, record.ExpiresAt = uint64(token.Int64), time.UnixMicro(expires.Int64)
-		return overOnArrival(live.Bool, ttl)
+		if stalled.Bool {
+			err = b.redraw(ctx, &record, &live.Bool)
+		}
+		if err == nil {
+			err = overOnArrival(live.Bool, ttl)
+		}
+		if err != nil {
+			b.undo(record)
+		}
+		return err
 	}), func() { b.undo(record) })
 	if err != nil {
 		return backend.LeaseRecord{}, err
@@ -44,8 +53,21 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 	return record, nil
 }
 
-// undo takes back an acquisition that came after its caller had been told that there was none. It is
-// an attempt: if it fails, the lease lapses by itself.
+// redraw gives record, whose row is new, a token that is surely above those given out for it before.
+func (b *Backend) redraw(ctx context.Context, record *backend.LeaseRecord, live *bool) error {
+	var token int64
+	found, err := b.row(ctx, redrawQuery, identity(*record), &token, live)
+	if err == nil && !found {
+		err = errors.New("the lease was over before its token could be drawn")
+	}
+	if err == nil {
+		record.FencingToken = uint64(token)
+	}
+	return err
+}
+
+// undo takes back an acquisition that its caller is not, or was not, told of. It is an attempt: if it
+// fails, the lease lapses by itself.
 func (b *Backend) undo(record backend.LeaseRecord) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()

@@ -18,7 +18,7 @@ const (
 
 var (
 	errNilContext = errors.New("the context is nil")
-	errStuck      = errors.New("too many calls are stuck in the driver: is the network down, and does the connection string bound the silence (tcp_user_timeout, keepalives)?")
+	errStuck      = errors.New("too many calls are stuck in the driver: the network is silent, and nothing bounds how long the operating system puts up with that")
 )
 
 // promptly makes a call that returns soon after ctx ends, also if the driver does not: lib/pq waits

@@ -29,16 +29,27 @@ WITH won AS (
     acquired_at = clock_timestamp(),
     updated_at = clock_timestamp()
   WHERE l.expires_at <= clock_timestamp()
-  -- A lease may be over on arrival: its time may be from before a wait.
-  RETURNING fencing_token, expires_at, expires_at > clock_timestamp() AS live
+  RETURNING fencing_token, expires_at,
+    -- A lease may be over on arrival: its time may be from before a wait.
+    expires_at > clock_timestamp() AS live,
+    -- A row that was not there could not be locked before its token was drawn. If another has been drawn
+    -- since, it may be that of a holder who came and went in between.
+    prev_exit_mode = 'none' AND fencing_token < pg_sequence_last_value('worklease_fencing_seq') AS stalled
 )
-SELECT 'acquire', won.fencing_token, won.live, held.holder_id,
+SELECT 'acquire', won.fencing_token, won.live, won.stalled, held.holder_id,
   (extract(epoch FROM coalesce(won.expires_at, held.expires_at)) * 1000000)::bigint
 FROM (SELECT) AS always
 LEFT JOIN won ON true
 LEFT JOIN worklease_leases AS held
   ON won.fencing_token IS NULL AND held.work_id = $2::text AND held.expires_at > clock_timestamp()
 WHERE $1::text = 'acquire'`}
+
+// redrawQuery gives a new row a token that is drawn under its lock.
+var redrawQuery = query{"redraw", `
+UPDATE worklease_leases SET fencing_token = greatest(nextval('worklease_fencing_seq'), fencing_token + 1)
+WHERE $1::text = 'redraw'
+  AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND exit_mode IS NULL
+RETURNING 'redraw', fencing_token, expires_at > clock_timestamp()`}
 
 // holderQuery says who holds a lease, where acquireQuery could not: the row changed hands while it ran.
 var holderQuery = query{"holder", `

@@ -6,8 +6,8 @@ CREATE SEQUENCE IF NOT EXISTS worklease_fencing_seq AS BIGINT CACHE 1;
 
 -- There is no index beside the primary key, and none is wanted: without one on a column that changes,
 -- every operation is a HOT update, which leaves the primary key alone and is cleaned up at the next
--- visit to the page. fillfactor leaves room for that on the page. toast_tuple_target moves all but
--- small states out of the row, so that renewing it does not write them again.
+-- visit to the page. fillfactor leaves room for that on the page. toast_tuple_target moves
+-- states above 2 KB out of the row, all but a stub, so that renewing it does not write them again.
 CREATE TABLE IF NOT EXISTS worklease_leases (
     work_id        TEXT        PRIMARY KEY,
     holder_id      TEXT        NOT NULL,

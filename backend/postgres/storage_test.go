@@ -180,7 +180,7 @@ func TestTTLIsRoundedUpToMicroseconds(t *testing.T) {
 	f := newFixture(t, "pgx")
 	// With clock_timestamp() standing still, the expiry shows what was added to it.
 	exec(t, f.admin, "CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT timestamptz '2020-01-01' $$")
-	f.db = pgtest.Open(t, "pgx", pgtest.WithParams(f.dsn, "search_path="+schemaOf(t, f.admin)+",pg_catalog"))
+	f.db = pgtest.Open(t, "pgx", pgtest.WithParams(f.dsn, "search_path="+currentSchema(t, f.admin)+",pg_catalog"))
 	store, err := postgres.New(f.db)
 	if err != nil {
 		t.Fatal(err)
@@ -204,11 +204,6 @@ func TestTTLIsRoundedUpToMicroseconds(t *testing.T) {
 			t.Errorf("%v is said to be %d µs", ttl, record.ExpiresAt.UnixMicro()-start.UnixMicro())
 		}
 	}
-}
-
-func schemaOf(t testing.TB, db *sql.DB) string {
-	t.Helper()
-	return scan[string](t, db, "SELECT current_schema()")
 }
 
 // IDs that a language-aware comparison, or a careless one, takes for the same.

@@ -80,6 +80,11 @@ func scan[T any](t testing.TB, db interface {
 	return value
 }
 
+func currentSchema(t testing.TB, db *sql.DB) string {
+	t.Helper()
+	return scan[string](t, db, "SELECT current_schema()")
+}
+
 // await waits for what another process is to do.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
