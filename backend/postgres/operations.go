@@ -36,7 +36,7 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 			return &backend.HeldError{WorkID: workID, HolderID: holder.String, ExpiresAt: time.UnixMicro(expires.Int64)}
 		}
 		record.FencingToken, record.ExpiresAt = uint64(token.Int64), time.UnixMicro(expires.Int64)
-		if stalled.Bool {
+		if stalled.Bool && ttl > 0 { // a lease that was over from the beginning has nobody to follow
 			err = b.redraw(ctx, &record, &live.Bool)
 		}
 		if err == nil {
