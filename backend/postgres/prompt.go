@@ -39,6 +39,7 @@ func (b *Backend) promptly(ctx context.Context, op string, call func(context.Con
 	}
 	answer, left := make(chan error), make(chan struct{})
 	go func() {
+		growStack()
 		err := call(ctx)
 		select {
 		case answer <- err:
