@@ -6,6 +6,7 @@ GIT         ?= git
 COUNT       ?= 1
 TESTFLAGS   ?=
 BENCH       ?= .
+SCALE       ?= 1
 COVER       ?= . ./worker ./backend/memory ./checkpoint
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VERSIONS    ?= 14 15 16 17 18
@@ -68,8 +69,10 @@ api-check: ## Compare the exported surface and the imports with what is agreed
 api: ## Write the exported surface to api/worklease.txt
 	$(GO) test -count=1 -run '^TestAPI$$' ./internal/archtest -update
 
-bench: ## Run the benchmarks of all modules
+bench: ## Run the benchmarks of all modules, then measure the PostgreSQL store for SCALE times 3 minutes
 	$(call each-module,$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) $(TESTFLAGS) ./...)
+	@echo "--- $@: tables"
+	@$(with-postgres) cd bench && $(GO) test -run '^TestTables$$' -count=1 -timeout 0 -args -tables -scale=$(SCALE)
 
 cover: ## Show the coverage of the core packages and what is not covered
 	@packages=; for dir in $(COVER); do ls "$$dir"/*.go >/dev/null 2>&1 && packages="$$packages $$dir"; done; \
