@@ -39,7 +39,7 @@ func Check(ctx context.Context, db *sql.DB, opts ...Option) error {
 		return err // what goes on by itself may be writing findings
 	}
 	for i, f := range findings {
-		findings[i] = b.failed(ctx, "check", f)
+		findings[i] = b.failed(ctx, "check", b.cured(ctx, "check", f))
 	}
 	return errors.Join(findings...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/aetomala/worklease/backend"
 )
@@ -14,14 +15,17 @@ var errMixedUp = errors.New("another statement ran with these parameters, or non
 
 const mixedUpCure = "a pooler separates parsing from execution; " + poolerCure
 
+// readOnly is the code for a write to a server, or in a session, that takes none.
+const readOnly = "25006"
+
 // cures says what to do about the errors of a server or a connection that is not set up as it must be.
 var cures = map[string]string{
-	"42P01": "no table worklease_leases in the search_path: run Migrate, or set search_path in the connection string",
-	"42703": "the table is of an older version: run Migrate",
-	"42501": "the role needs SELECT, INSERT, UPDATE and DELETE on worklease_leases, and USAGE on worklease_fencing_seq",
-	"25006": "the server is read-only: a standby, or default_transaction_read_only is on",
-	"40001": "the isolation level must be READ COMMITTED: see default_transaction_isolation",
-	"40P01": "a deadlock with another user of the table",
+	"42P01":  "no table worklease_leases in the search_path: run Migrate, or set search_path in the connection string",
+	"42703":  "the table is of an older version: run Migrate",
+	"42501":  "the role needs SELECT, INSERT, UPDATE and DELETE on worklease_leases, and USAGE on worklease_fencing_seq",
+	readOnly: "the server is read-only: a standby, or default_transaction_read_only is on",
+	"40001":  "the isolation level must be READ COMMITTED: see default_transaction_isolation",
+	"40P01":  "a deadlock with another user of the table",
 	// The store's own statements never get these from a server that they reach by themselves.
 	"08P01": mixedUpCure, // another number of parameters
 	"22P02": mixedUpCure, // parameters of another type
@@ -42,16 +46,38 @@ var migrateCures = map[string]string{
 // failed is the one place where an error gets its context. It returns nil for nil, and the sentinels
 // of package backend as they are: they are answers, not failures.
 func (b *Backend) failed(ctx context.Context, op string, err error) error {
-	if err == nil || errors.Is(err, backend.ErrFenced) || errors.Is(err, backend.ErrLeaseExpired) || errors.Is(err, backend.ErrLeaseHeld) {
+	if err == nil || isAnswer(err) {
 		return err
 	}
-	if cure := b.cure(ctx, op, err); cure != "" {
-		err = fmt.Errorf("%w (%s)", err, cure)
-	}
-	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+	if ended := ended(ctx); ended != nil && !errors.Is(err, ended) {
 		return fmt.Errorf("postgres: %s: %w: %w", op, ended, err)
 	}
 	return fmt.Errorf("postgres: %s: %w", op, err)
+}
+
+// ended is ctx.Err() for those who look a moment later: a driver that gives its socket the deadline of
+// ctx may be back before ctx has noticed.
+func ended(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) && ctx.Err() == nil {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
+}
+
+func isAnswer(err error) bool {
+	return errors.Is(err, backend.ErrFenced) || errors.Is(err, backend.ErrLeaseExpired) || errors.Is(err, backend.ErrLeaseHeld)
+}
+
+// cured adds to a failure what can be done about it. It belongs into the goroutine of the call: to look
+// at the pool takes the pool's lock, which database/sql also holds while it closes a statement.
+func (b *Backend) cured(ctx context.Context, op string, err error) error {
+	if err == nil || isAnswer(err) {
+		return err
+	}
+	if cure := b.cure(ctx, op, err); cure != "" {
+		return fmt.Errorf("%w (%s)", err, cure)
+	}
+	return err
 }
 
 func (b *Backend) cure(ctx context.Context, op string, err error) string {
@@ -61,7 +87,7 @@ func (b *Backend) cure(ctx context.Context, op string, err error) string {
 	if cure, known := cures[sqlState(err)]; known {
 		return cure
 	}
-	if stats := b.db.Stats(); ctx.Err() != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
+	if stats := b.db.Stats(); ended(ctx) != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
 		return fmt.Sprintf("all %d connections of the pool are in use: give the store a *sql.DB of its own", stats.MaxOpenConnections)
 	}
 	return ""

