@@ -24,6 +24,7 @@ type Backend struct {
 	prepared *statements  // nil: nothing is prepared
 	stuck    atomic.Int64 // calls whose caller has left; see promptly
 	queues   queues       // for rows that a caller's transaction may have locked
+	dropping atomic.Bool  // idle connections are being dropped, or were a moment ago
 }
 
 // Option configures a Backend.

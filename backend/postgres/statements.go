@@ -58,6 +58,9 @@ func (b *Backend) row(ctx context.Context, q query, args []any, dest ...any) (fo
 	args = append([]any{q.name}, args...)
 	dest = append([]any{&name}, dest...)
 	err = b.scan(ctx, q, args, dest)
+	if staleConnection(err) {
+		go b.dropIdle()
+	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
