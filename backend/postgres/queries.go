@@ -118,8 +118,8 @@ WHERE $1::text = 'forget'
 RETURNING 'forget'`}
 
 // sweepQuery deletes what is old among the next rows in the order of the primary key, and returns how
-// many, and where the next batch begins: NULL at the end of the table. Rows that are locked are left
-// for another sweep; nobody waits.
+// many, and behind which row the next batch begins: NULL if there are no more rows. Rows that are
+// locked are left for another sweep; nobody waits.
 var sweepQuery = query{"sweep", `
 WITH page AS MATERIALIZED (
   SELECT work_id FROM worklease_leases
@@ -139,7 +139,7 @@ WITH page AS MATERIALIZED (
   DELETE FROM worklease_leases WHERE work_id IN (SELECT work_id FROM old)
   RETURNING work_id
 )
-SELECT 'sweep', (SELECT count(*) FROM gone), (SELECT max(work_id) FROM page)
+SELECT 'sweep', (SELECT count(*) FROM gone), (SELECT CASE WHEN count(*) = $3::bigint THEN max(work_id) END FROM page)
 WHERE $1::text = 'sweep'`}
 
 // verdictQuery says of a record whether it matches, has declared no exit, and is not over, after a
