@@ -1,5 +1,17 @@
 package postgres
 
+import (
+	"testing"
+	"time"
+)
+
+// Forgetful sets for a test how long a statement is sent unprepared once the server forgot it.
+func Forgetful(t testing.TB, d time.Duration) {
+	before := forgetful
+	forgetful = d
+	t.Cleanup(func() { forgetful = before })
+}
+
 // Queues returns for how many leases calls would queue up behind a transaction.
 func (b *Backend) Queues() int {
 	b.queues.mu.Lock()

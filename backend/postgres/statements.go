@@ -4,51 +4,87 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
 )
+
+// forgetful is how long a statement is sent unprepared after the server has forgotten it soon after it
+// was prepared: something makes it forget all the time.
+var forgetful = time.Minute
 
 // statements are the queries that are prepared. database/sql prepares each again on every connection
 // that it is first used on.
+//
+// None is ever closed. (*sql.Stmt).Close asks the server, on each connection that knows the statement,
+// while it holds the lock of the pool: a single connection gone silent would stop all others. What is
+// left behind is a few kilobytes for each time that a server forgot.
 type statements struct {
 	mu     sync.Mutex
-	byName map[string]*sql.Stmt
+	byName map[string]*prepared
 }
 
-func (s *statements) prepare(ctx context.Context, db *sql.DB, q query) (*sql.Stmt, error) {
+// prepared is what is known of one query. A nil stmt means that it is sent unprepared.
+type prepared struct {
+	stmt       *sql.Stmt
+	text       string
+	generation int
+	at         time.Time // when it was prepared; before that, from when on it may be
+	underWay   bool
+}
+
+// get returns the statement of q, or nil and the text to send instead.
+func (s *statements) get(ctx context.Context, db *sql.DB, q query) (*sql.Stmt, string, error) {
 	s.mu.Lock()
-	stmt := s.byName[q.name]
+	p := s.of(q)
+	if p.stmt != nil || p.underWay || time.Now().Before(p.at) {
+		defer s.mu.Unlock()
+		return p.stmt, p.text, nil // nobody waits for a statement that somebody else prepares
+	}
+	p.underWay = true
+	text := p.text
 	s.mu.Unlock()
-	if stmt != nil {
-		return stmt, nil
-	}
-	stmt, err := db.PrepareContext(ctx, q.text)
-	if err != nil {
-		return nil, err
-	}
+
+	stmt, err := db.PrepareContext(ctx, text)
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if first := s.byName[q.name]; first != nil {
-		go stmt.Close() // somebody else was first; closing may need the network
-		return first, nil
+	p.underWay = false
+	if err == nil {
+		p.stmt, p.at = stmt, time.Now()
 	}
-	if s.byName == nil {
-		s.byName = make(map[string]*sql.Stmt)
-	}
-	s.byName[q.name] = stmt
-	return stmt, nil
+	return stmt, text, err
 }
 
-// drop forgets a statement that the server does not know any more.
-func (s *statements) drop(q query, stmt *sql.Stmt) {
+func (s *statements) of(q query) *prepared {
+	p := s.byName[q.name]
+	if p == nil {
+		p = &prepared{text: q.text}
+		if s.byName == nil {
+			s.byName = make(map[string]*prepared)
+		}
+		s.byName[q.name] = p
+	}
+	return p
+}
+
+// renew forgets a statement that the server does not know any more, and returns a text for the same
+// query that no driver has seen: some keep a memory of their own of what they have prepared.
+func (s *statements) renew(q query, forgotten string) string {
 	s.mu.Lock()
-	known := s.byName[q.name] == stmt
-	if known {
-		delete(s.byName, q.name)
+	defer s.mu.Unlock()
+	p := s.of(q)
+	if p.text != forgotten {
+		return p.text // somebody else was first
 	}
-	s.mu.Unlock()
-	if known {
-		_ = stmt.Close() // it is of no more use, whether or not the server takes note
+	now := time.Now()
+	if p.stmt == nil || now.Sub(p.at) < forgetful {
+		p.at = now.Add(forgetful)
 	}
+	p.stmt = nil
+	p.generation++
+	p.text = fmt.Sprintf("%s -- %d", q.text, p.generation)
+	return p.text
 }
 
 // row runs q with its name and args, and scans the columns behind the name of the one row that it
@@ -91,18 +127,19 @@ func (b *Backend) scan(ctx context.Context, q query, args, dest []any) error {
 	if b.prepared == nil {
 		return b.db.QueryRowContext(ctx, q.text, args...).Scan(dest...)
 	}
-	stmt, err := b.prepared.prepare(ctx, b.db, q)
-	if err == nil {
+	stmt, text, err := b.prepared.get(ctx, b.db, q)
+	switch {
+	case err != nil:
+	case stmt != nil:
 		err = stmt.QueryRowContext(ctx, args...).Scan(dest...)
+	default:
+		err = b.db.QueryRowContext(ctx, text, args...).Scan(dest...)
 	}
 	if !unknownStatement(err) {
 		return err
 	}
 	// The server was replaced, or told to forget. Nothing has run, so this is still the one attempt.
-	if stmt != nil {
-		b.prepared.drop(q, stmt)
-	}
-	return b.db.QueryRowContext(ctx, q.text, args...).Scan(dest...)
+	return b.db.QueryRowContext(ctx, b.prepared.renew(q, text), args...).Scan(dest...)
 }
 
 // unknownStatement reports whether the server refused a prepared statement as such.
