@@ -12,6 +12,13 @@ func Forgetful(t testing.TB, d time.Duration) {
 	t.Cleanup(func() { forgetful = before })
 }
 
+// MaxState sets for a test how many bytes a state may have.
+func MaxState(t testing.TB, n int) {
+	before := maxState
+	maxState = n
+	t.Cleanup(func() { maxState = before })
+}
+
 // Queues returns for how many leases calls would queue up behind a transaction.
 func (b *Backend) Queues() int {
 	b.queues.mu.Lock()

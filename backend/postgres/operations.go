@@ -80,8 +80,20 @@ func (b *Backend) undo(record backend.LeaseRecord) {
 	}
 }
 
+// maxState is the largest state that can be read again with every driver. The server sends a value that
+// is asked for as text, as lib/pq does, in two digits a byte and in less than a gigabyte; of a larger
+// statement it says no more than a closed connection.
+var maxState = 500 << 20
+
 // Checkpoint implements [backend.Backend]. Under a context from [InTx] it runs in that transaction.
+// A state of more than 500 MiB is refused. One of tens of megabytes takes seconds, and several times its
+// size of memory, here and on the server.
 func (b *Backend) Checkpoint(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
+	if len(state) > maxState {
+		return b.promptlyInTx(ctx, "checkpoint", func(context.Context) error {
+			return fmt.Errorf("a state of %d bytes is more than the limit of %d", len(state), maxState)
+		})
+	}
 	var stored any // NULL
 	if len(state) > 0 {
 		stored = state
