@@ -12,22 +12,32 @@ import (
 	"github.com/aetomala/worklease/internal/pgtest"
 )
 
-// Every driver, in every mode that it has, keeps the contract; prepared and not.
+// Every driver, in every mode that it has, keeps the contract: prepared and not, behind a pooler with
+// the settings that this calls for, and whatever the server's administrator has set for the session.
 func TestConformance(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
+	describe := func(name, driver, dsn string, opts ...postgres.Option) {
+		ginkgo.Describe(name, conformance.RunSuite(cleanStore(t, driver, dsn, opts...)))
+	}
 	for _, driver := range pgtest.Drivers() {
-		ginkgo.Describe(driver, conformance.RunSuite(cleanStore(t, driver)))
+		describe(driver, driver, pgtest.Schema(t))
 	}
 	for _, driver := range []string{"pq", "pq-binary", "pgx-exec"} {
-		ginkgo.Describe(driver+" without prepared statements",
-			conformance.RunSuite(cleanStore(t, driver, postgres.WithoutPrepare())))
+		describe(driver+" without prepared statements", driver, pgtest.Schema(t), postgres.WithoutPrepare())
+	}
+	for _, driver := range pooled {
+		dsn := pgtest.NewBouncer(t, pgtest.Database(t), "default_pool_size = 5")
+		describe(driver+" behind PgBouncer", driver, dsn, postgres.WithoutPrepare())
+	}
+	for _, driver := range []string{"pq", "pgx"} {
+		describe(driver+" in an odd environment", driver, oddDatabase(t))
 	}
 	ginkgo.RunSpecs(t, "backend/postgres")
 }
 
 // cleanStore returns what makes a store with no rows: one pool and one table for all specs.
-func cleanStore(t *testing.T, driver string, opts ...postgres.Option) func() backend.Backend {
-	db := pgtest.Open(t, driver, pgtest.Schema(t))
+func cleanStore(t *testing.T, driver, dsn string, opts ...postgres.Option) func() backend.Backend {
+	db := pgtest.Open(t, driver, dsn)
 	db.SetMaxOpenConns(10)
 	db.SetMaxIdleConns(10) // otherwise most of the time goes into new connections
 	createTable(t, db)

@@ -26,15 +26,10 @@ var pooled = []string{"pq-binary", "pgx-exec", "pgx-cache_describe", "pgx-simple
 func bouncerFixture(t testing.TB, driver string, settings []string, opts ...postgres.Option) *fixture {
 	t.Helper()
 	direct := pgtest.Database(t)
-	f := &fixture{admin: pgtest.Open(t, "pgx", direct)}
+	f := &fixture{admin: pgtest.Open(t, "pgx", direct), opts: opts}
 	createTable(t, f.admin)
 	f.dsn = pgtest.NewBouncer(t, direct, settings...)
-	f.db = pgtest.Open(t, driver, f.dsn)
-	store, err := postgres.New(f.db, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.store = store
+	f.use(t, pgtest.Open(t, driver, f.dsn))
 	return f
 }
 

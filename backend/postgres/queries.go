@@ -104,8 +104,11 @@ WHERE $1::text = 'release'
   AND expires_at > clock_timestamp()
 RETURNING 'release'`}
 
+// readCheckpointQuery sets, for its own transaction, how bytes are written as text, if that is not what
+// all drivers can read.
 var readCheckpointQuery = query{"read checkpoint", `
-SELECT 'read checkpoint', l.work_id IS NOT NULL, l.checkpoint, l.prev_exit_mode, l.prev_holder_id
+SELECT CASE WHEN current_setting('bytea_output') = 'hex' OR set_config('bytea_output', 'hex', true) = 'hex' THEN 'read checkpoint' END,
+  l.work_id IS NOT NULL, l.checkpoint, l.prev_exit_mode, l.prev_holder_id
 FROM (SELECT) AS always
 LEFT JOIN worklease_leases AS l
   ON l.work_id = $2::text AND l.holder_id = $3::text AND l.fencing_token = $4::bigint

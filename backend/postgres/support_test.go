@@ -24,6 +24,7 @@ type fixture struct {
 	db    *sql.DB // the store's
 	admin *sql.DB
 	store *postgres.Backend
+	opts  []postgres.Option
 }
 
 func newFixture(t testing.TB, driver string, opts ...postgres.Option) *fixture {
@@ -33,16 +34,26 @@ func newFixture(t testing.TB, driver string, opts ...postgres.Option) *fixture {
 
 func newFixtureAt(t testing.TB, driver, dsn string, opts ...postgres.Option) *fixture {
 	t.Helper()
-	f := &fixture{dsn: dsn}
+	f := &fixture{dsn: dsn, opts: opts}
 	f.admin = pgtest.Open(t, "pgx", f.dsn)
 	createTable(t, f.admin)
-	f.db = pgtest.Open(t, driver, f.dsn)
-	store, err := postgres.New(f.db, opts...)
+	f.use(t, pgtest.Open(t, driver, f.dsn))
+	return f
+}
+
+// reopen gives the store a pool with other settings for its sessions.
+func (f *fixture) reopen(t testing.TB, driver string, params ...string) {
+	t.Helper()
+	f.use(t, pgtest.Open(t, driver, pgtest.WithParams(f.dsn, params...)))
+}
+
+func (f *fixture) use(t testing.TB, db *sql.DB) {
+	t.Helper()
+	store, err := postgres.New(db, f.opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.store = store
-	return f
+	f.db, f.store = db, store
 }
 
 // eachDriver runs a test on lib/pq and on pgx.
