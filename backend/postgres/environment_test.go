@@ -116,7 +116,7 @@ func TestWrongSearchPathIsSaidWithTheCure(t *testing.T) {
 		record := acquire(t, f.store, "w", "a", time.Minute)
 		f.reopen(t, driver, "search_path=pg_catalog")
 		mustFail(t, f.store.Renew(t.Context(), record, time.Minute), "renew", "42P01", "worklease_leases", "search_path")
-		f.reopen(t, driver, "search_path=pg_catalog,"+schemaOf(t, f.admin))
+		f.reopen(t, driver, "search_path=pg_catalog,"+currentSchema(t, f.admin))
 		if err := f.store.Renew(t.Context(), record, time.Minute); err != nil {
 			t.Errorf("with the schema anywhere in the path: %v", err)
 		}

@@ -91,7 +91,7 @@ func TestRoleWithoutTheRightsIsToldWhichItNeeds(t *testing.T) {
 		record := acquire(t, f.store, "w", "a", time.Minute)
 		role := strings.ToLower("role_" + rand.Text())
 		exec(t, f.admin, "CREATE ROLE "+role)
-		exec(t, f.admin, "GRANT USAGE ON SCHEMA "+schemaOf(t, f.admin)+" TO "+role)
+		exec(t, f.admin, "GRANT USAGE ON SCHEMA "+currentSchema(t, f.admin)+" TO "+role)
 		t.Cleanup(func() {
 			exec(t, f.admin, "DROP OWNED BY "+role)
 			exec(t, f.admin, "DROP ROLE "+role)
