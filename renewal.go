@@ -202,6 +202,9 @@ func (r *renewal) answer(a *attempt, err error) {
 		r.cancelAttempts()
 		r.settle()
 	case cancelled:
+		if r.attempts > 0 { // it may say what it was stuck at
+			r.lastErr = err
+		}
 	default:
 		r.lastErr = err
 		if r.awaited == a {
