@@ -4,8 +4,9 @@
 // schema the connection's search_path finds the table: [Schema] is its definition, [Migrate] creates
 // it or brings an older one up to date, and [Check] says at start-up what would fail later.
 //
-// Each operation is one statement and one round trip; a refused one needs a second statement to find
-// out why. All time is the server's clock. READ COMMITTED, the server's default, is required: under a
+// Each operation is one statement and one round trip. A refused one needs a second statement to find
+// out why, and so does now and then the Acquire of a work ID that has no row yet, to draw its token. All
+// time is the server's clock. READ COMMITTED, the server's default, is required: under a
 // stricter one, contended calls may fail with SQLSTATE 40001.
 //
 // Renewal must get a connection when it needs one: give the store a *sql.DB of its own, or leave room
