@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -211,7 +210,7 @@ var lookalikes = []string{
 	"work", "Work", "WORK", "wörk", "wo\u0308rk", "work ", " work", "work\t", "wo-rk", "wo\u00adrk", "w\u200bork", "ｗork", "work\u0301", "wоrk", "1", "01", "１",
 }
 
-func TestWorkIsToldApartByteByByteInEveryDatabase(t *testing.T) {
+func TestIDsAreToldApartByteByByteInEveryDatabase(t *testing.T) {
 	locales := map[string]string{"C": "LOCALE 'C'"}
 	if server := pgtest.Start(t); server.Version() >= 15 {
 		// Compares letters only: as loosely as the default of a database can.
@@ -220,20 +219,25 @@ func TestWorkIsToldApartByteByByteInEveryDatabase(t *testing.T) {
 	for name, locale := range locales {
 		t.Run(name, func(t *testing.T) {
 			f := newFixtureAt(t, "pgx", database(t, locale))
-			tokens := map[string]backend.LeaseRecord{}
-			for _, work := range lookalikes {
-				tokens[work] = acquire(t, f.store, work, "a", time.Hour)
+			var records []backend.LeaseRecord
+			for _, id := range lookalikes {
+				records = append(records, acquire(t, f.store, id, id, time.Hour))
 			}
-			for work, record := range tokens {
+			for _, record := range records {
 				if err := f.store.Renew(t.Context(), record, time.Hour); err != nil {
-					t.Errorf("renewing %q: %v", work, err)
+					t.Errorf("renewing %q: %v", record.WorkID, err)
 				}
-				for other := range maps.Keys(tokens) {
-					if other == work {
+				for _, id := range lookalikes {
+					if id == record.WorkID {
 						continue
 					}
-					record.HolderID = other
-					mustMatch(t, f.store.Renew(t.Context(), record, time.Hour), backend.ErrFenced)
+					otherWork, otherHolder := record, record
+					otherWork.WorkID, otherHolder.HolderID = id, id
+					for _, wrong := range []backend.LeaseRecord{otherWork, otherHolder} {
+						_, err := f.store.ReadCheckpoint(t.Context(), wrong)
+						mustMatch(t, err, backend.ErrFenced)
+						mustMatch(t, f.store.Renew(t.Context(), wrong, time.Hour), backend.ErrFenced)
+					}
 				}
 			}
 			// A sweep walks the table in the order of the database's locale, and misses nothing.
