@@ -4,10 +4,12 @@
 // schema the connection's search_path finds the table: [Schema] is its definition, [Migrate] creates
 // it or brings an older one up to date, and [Check] says at start-up what would fail later.
 //
-// Each operation is one statement and one round trip. A refused one needs a second statement to find
-// out why, and so does now and then the Acquire of a work ID that has no row yet, to draw its token. All
-// time is the server's clock. READ COMMITTED, the server's default, is required: under a
-// stricter one, contended calls may fail with SQLSTATE 40001.
+// Each operation is one statement and one round trip. A Checkpoint, Renew, Release or Forget that is
+// refused needs a second statement to find out why, and so does now and then the Acquire of a work ID
+// that has no row yet, to draw its token; a Sweep is one for each 1,000 rows. All time is the server's
+// clock. READ COMMITTED, the server's default, is required: under a stricter one, contended calls may
+// fail with SQLSTATE 40001. client_encoding must be UTF8, or the same ID from two programs may be two:
+// lib/pq sees to it, pgx takes what the server has for the session.
 //
 // Renewal must get a connection when it needs one: give the store a *sql.DB of its own, or leave room
 // in the one that the work uses.
