@@ -33,13 +33,13 @@ func Check(ctx context.Context, db *sql.DB, opts ...Option) error {
 	var findings []error
 	err = b.promptly(ctx, "check", func(ctx context.Context) error {
 		findings = b.findings(ctx)
+		for i, f := range findings {
+			findings[i] = b.failed(ctx, "check", b.cured(ctx, "check", f))
+		}
 		return nil
 	}, nil)
 	if err != nil {
 		return err // what goes on by itself may be writing findings
-	}
-	for i, f := range findings {
-		findings[i] = b.failed(ctx, "check", b.cured(ctx, "check", f))
 	}
 	return errors.Join(findings...)
 }

@@ -13,6 +13,9 @@ const poolerCure = "with lib/pq set binary_parameters=yes, with pgx default_quer
 
 var errMixedUp = errors.New("another statement ran with these parameters, or none: " + mixedUpCure)
 
+// errNotChanged is for a statement that changed nothing although, a moment later, it could have.
+var errNotChanged = errors.New("nothing was changed, and yet the lease is held: another call has just revived it, or " + mixedUpCure)
+
 const mixedUpCure = "a pooler separates parsing from execution; " + poolerCure
 
 // readOnly is the code for a write to a server, or in a session, that takes none.
@@ -23,7 +26,7 @@ var cures = map[string]string{
 	"42P01":  "no table worklease_leases in the search_path: run Migrate, or set search_path in the connection string",
 	"42703":  "the table is of an older version: run Migrate",
 	"42501":  "the role needs SELECT, INSERT, UPDATE and DELETE on worklease_leases, and USAGE on worklease_fencing_seq",
-	readOnly: "the server is read-only: a standby, or default_transaction_read_only is on",
+	readOnly: "the server is read-only: a standby, or default_transaction_read_only is on; or the transaction was begun so",
 	"40001":  "the isolation level must be READ COMMITTED: see default_transaction_isolation",
 	"40P01":  "a deadlock with another user of the table",
 	// The store's own statements never get these from a server that they reach by themselves.
@@ -86,6 +89,9 @@ func (b *Backend) cure(ctx context.Context, op string, err error) string {
 	}
 	if cure, known := cures[sqlState(err)]; known {
 		return cure
+	}
+	if b.stuck.Load() > 0 && ended(ctx) != nil {
+		return "calls are stuck in the driver, each with a connection"
 	}
 	if stats := b.db.Stats(); ended(ctx) != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
 		return fmt.Sprintf("all %d connections of the pool are in use: give the store a *sql.DB of its own", stats.MaxOpenConnections)

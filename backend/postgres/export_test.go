@@ -25,3 +25,6 @@ func (b *Backend) Queues() int {
 	defer b.queues.mu.Unlock()
 	return len(b.queues.byToken)
 }
+
+// Stuck returns how many calls go on although their callers have left.
+func Stuck(b *Backend) int64 { return b.stuck.Load() }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -14,20 +15,20 @@ import (
 // Acquire implements [backend.Backend]. A held lease costs a read: no lock, no WAL, no token.
 func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
 	record := backend.LeaseRecord{WorkID: workID, HolderID: holderID}
-	err := b.promptly(ctx, "acquire", outsideTx(func(ctx context.Context) error {
+	err := b.promptly(ctx, "acquire", outsideTx(func(caller context.Context) error {
 		var (
 			token, expires sql.NullInt64
 			live, stalled  sql.NullBool
 			holder         sql.NullString
 		)
-		ctx, mark, end := outlasting(ctx, outlast)
+		ctx, mark, end := outlasting(caller, outlast)
 		defer end()
 		err := b.only(ctx, acquireQuery, []any{workID, holderID, mark(microseconds(ttl))}, &token, &live, &stalled, &holder, &expires)
 		if err != nil {
 			return err
 		}
 		if !token.Valid && !holder.Valid {
-			err = b.only(ctx, holderQuery, []any{workID}, &holder, &expires)
+			err = b.only(caller, holderQuery, []any{workID}, &holder, &expires)
 		}
 		switch {
 		case err != nil:
@@ -96,7 +97,7 @@ func (b *Backend) Checkpoint(ctx context.Context, record backend.LeaseRecord, st
 	}
 	var stored any // NULL
 	if len(state) > 0 {
-		stored = state
+		stored = bytes.Clone(state) // a call that its caller has left may still be sending it
 	}
 	return b.extend(ctx, "checkpoint", checkpointQuery, record, ttl, stored)
 }
@@ -141,7 +142,7 @@ func (b *Backend) Release(ctx context.Context, record backend.LeaseRecord, mode 
 // transaction, and so what that has written.
 func (b *Backend) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord) (backend.Checkpoint, error) {
 	var found backend.Checkpoint
-	err := b.promptly(ctx, "read checkpoint", func(ctx context.Context) error {
+	err := b.promptlyInTx(ctx, "read checkpoint", func(ctx context.Context) error {
 		var (
 			matches              bool
 			prevExit, prevHolder sql.NullString
@@ -156,7 +157,7 @@ func (b *Backend) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord
 		found.PrevHolderID = prevHolder.String
 		found.PrevExit, err = exitMode(prevExit.String)
 		return err
-	}, nil)
+	})
 	if err != nil {
 		return backend.Checkpoint{}, err
 	}
@@ -191,7 +192,7 @@ func (b *Backend) verdict(ctx context.Context, record backend.LeaseRecord) error
 	case !matches:
 		return backend.ErrFenced
 	case undeclared.Bool && alive.Bool:
-		return errMixedUp
+		return errNotChanged
 	default:
 		return backend.ErrLeaseExpired
 	}

@@ -79,8 +79,7 @@ func (b *Backend) mixUp(ctx context.Context) error {
 		if err != nil {
 			return unlessOver(ctx, err)
 		}
-		defer stmt.Close()
-		prepared[i] = stmt
+		prepared[i] = stmt // never closed, for the reason that statements gives
 	}
 	workers := poolerWorkers
 	if limit := b.db.Stats().MaxOpenConnections; limit > 0 {

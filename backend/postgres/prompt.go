@@ -77,8 +77,9 @@ func (b *Backend) promptly(ctx context.Context, op string, call func(context.Con
 }
 
 // outlasting returns a context for a statement whose outcome must be known. It ends with ctx as long as
-// the statement waits for a connection, and outlasts it once the statement is sent: when the driver
-// takes the value of the parameter that mark returns. end frees it.
+// the statement waits for its first connection, and outlasts it by d once the statement has been sent:
+// when the driver has taken the value of the parameter that mark returns, which it may do again. end
+// frees it.
 func outlasting(ctx context.Context, d time.Duration) (inner context.Context, mark func(int64) driver.Valuer, end func()) {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var (

@@ -348,3 +348,28 @@ func TestTransactionCannotBeCommittedAfterACallThatHangs(t *testing.T) {
 		}
 	})
 }
+
+// A call that its caller has left may still be on its way to the server, with the state that it was given.
+func TestStateIsNotReadAfterTheCallHasReturned(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		f := newFixture(t, driver)
+		record := acquire(t, f.store, "w", "a", time.Minute)
+		proxy := pgtest.NewProxy(t, f.dsn)
+		store, err := postgres.New(pgtest.Open(t, driver, proxy.DSN()), postgres.WithoutPrepare())
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy.Delay(0, 100*time.Millisecond) // the new connection takes longer than the caller waits
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		state := []byte("AAAAAA")
+		mustMatch(t, store.Checkpoint(ctx, record, state, time.Minute), context.DeadlineExceeded)
+		copy(state, "BBBBBB")
+		proxy.Delay(0, 0)
+		await(t, "the store to let go", func() bool { return postgres.Stuck(store) == 0 })
+		found, err := f.store.ReadCheckpoint(t.Context(), record)
+		if err != nil || found.State != nil && string(found.State) != "AAAAAA" {
+			t.Errorf("stored %q, %v", found.State, err)
+		}
+	})
+}

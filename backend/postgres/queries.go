@@ -5,9 +5,11 @@ package postgres
 // caller knows which one answered. Behind a pooler that separates the parsing of a statement from its
 // execution, this is the difference between an error and somebody else's lease being released.
 //
-// Times are compared with clock_timestamp(), which goes on while a statement waits for a lock, and
-// are returned as microseconds, whatever the session's time zone and date style. Parameters are cast,
-// since some drivers send them as untyped text.
+// Times are compared with clock_timestamp(), which goes on while a statement waits for a lock. There
+// is one exception: an UPDATE that waited for a row which was then not changed, as by a rollback, keeps
+// the times from before the wait. Nobody can have taken the lease meanwhile, and what is over on arrival
+// is no success. Times are returned as microseconds, whatever the session's time zone and date style.
+// Parameters are cast, since some drivers send them as untyped text.
 type query struct{ name, text string }
 
 // acquireQuery returns one row in any case: the acquisition, or who stood in its way.
@@ -58,8 +60,8 @@ FROM (SELECT) AS always
 LEFT JOIN worklease_leases AS l ON l.work_id = $2::text AND l.expires_at > clock_timestamp()
 WHERE $1::text = 'holder'`}
 
-// undoAcquireQuery and undoFirstAcquireQuery put a row back to what it was before an acquisition that
-// nobody has heard of. The token stays as it is.
+// undoAcquireQuery and undoFirstAcquireQuery take back an acquisition that nobody has heard of: the next
+// one finds the state, the exit and the holder that this one found. The token stays as it is.
 var undoAcquireQuery = query{"undo acquire", `
 UPDATE worklease_leases SET
   holder_id = coalesce(prev_holder_id, holder_id),

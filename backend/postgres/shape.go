@@ -123,7 +123,7 @@ SELECT json_build_object(
     'max', s.seqmax,
     'cache', s.seqcache,
     'cycle', s.seqcycle,
-    'usable', has_sequence_privilege(s.oid, 'USAGE, UPDATE'),
+    'usable', has_sequence_privilege(s.oid, 'USAGE'),
     'readable', has_sequence_privilege(s.oid, 'SELECT')) FROM s)
 )::text`
 

@@ -50,7 +50,7 @@ func (s *statements) get(ctx context.Context, db *sql.DB, q query) (*sql.Stmt, s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.underWay = false
-	if err == nil {
+	if err == nil && p.text == text {
 		p.stmt, p.at = stmt, time.Now()
 	}
 	return stmt, text, err
@@ -94,7 +94,7 @@ func (b *Backend) row(ctx context.Context, q query, args []any, dest ...any) (fo
 	args = append([]any{q.name}, args...)
 	dest = append([]any{&name}, dest...)
 	err = b.scan(ctx, q, args, dest)
-	if staleConnection(err) {
+	if _, inTx := txFrom(ctx); !inTx && staleConnection(err) {
 		go b.dropIdle()
 	}
 	switch {

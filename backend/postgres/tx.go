@@ -22,8 +22,8 @@ type txKey struct{}
 // that the store's table is in. ReadCheckpoint reads in tx; Acquire, Release, Forget and Sweep refuse
 // such a context, and so does StartRenewal.
 //
-// A call that fails, be it because the lease has lapsed or belongs to another by now, rolls tx back:
-// Commit then fails, also if the error was ignored. That makes the effects exactly-once: a holder that
+// A Checkpoint, Renew or ReadCheckpoint that reaches the store and fails, be it because the lease has
+// lapsed or belongs to another by now, rolls tx back: Commit then fails, also if the error was ignored. That makes the effects exactly-once: a holder that
 // was superseded cannot commit.
 //
 // Make the call the last statement before Commit. It locks the lease's row until the transaction ends:
@@ -69,6 +69,7 @@ func (b *Backend) aroundTx(record backend.LeaseRecord, call func(context.Context
 		err := call(ctx)
 		if err != nil {
 			abort(ctx)
+			b.queues.close(record.FencingToken)
 		}
 		return err
 	}
@@ -135,7 +136,7 @@ func (q *queues) inTurn(ctx context.Context, token uint64, call func(context.Con
 	}
 	defer func() { <-turn }()
 	err := call(ctx)
-	if ctx.Err() == nil { // the row's lock was had: the transaction is over
+	if err == nil || isAnswer(err) { // the row's lock was had: the transaction is over
 		q.close(token)
 	}
 	return err

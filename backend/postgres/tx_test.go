@@ -110,6 +110,9 @@ func TestTransactionOfAHolderThatLostItsLeaseCannotBeCommitted(t *testing.T) {
 					tx := begin(t, f.db)
 					exec(t, tx, "INSERT INTO effects VALUES (1)")
 					mustMatch(t, call(f, postgres.InTx(t.Context(), tx), record), loss.want)
+					if n := f.store.Queues(); n != 0 {
+						t.Errorf("%d queues behind a transaction that is over", n)
+					}
 					if err := tx.Commit(); err == nil { // the error above was ignored
 						t.Error("the zombie committed")
 					}
