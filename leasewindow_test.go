@@ -116,7 +116,7 @@ func TestLeaseWindowIsKnownToDerivedContextsOnly(t *testing.T) {
 
 	derived, cancel := context.WithCancel(renewCtx)
 	want, _ := worklease.LeaseWindow(renewCtx)
-	if got, ok := worklease.LeaseWindow(derived); !ok || got.Sub(want).Abs() > time.Millisecond {
+	if got, ok := worklease.LeaseWindow(derived); !ok || !got.Equal(want) {
 		t.Errorf("window of a derived context: %v, %v", got, ok)
 	}
 	cancel()

@@ -103,7 +103,7 @@ func LeaseWindow(ctx context.Context) (deadline time.Time, ok bool) {
 	if !r.alive(now) || !h.certain() {
 		return time.Time{}, false
 	}
-	return now.at.Add(h.remaining(now)), true
+	return h.window.deadline(now), true
 }
 
 func (r *renewal) start() {

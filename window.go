@@ -30,6 +30,16 @@ type window struct {
 // remaining returns how long w stays open, seen from now; it is closed at zero and below.
 func (w window) remaining(now instant) time.Duration { return w.ttl - now.since(w.opened) }
 
+// deadline returns when w closes, as seen from now. It is the same for every now, unless the clocks have
+// parted by more than two readings of them differ anyway.
+func (w window) deadline(now instant) time.Time {
+	deadline := w.opened.at.Add(w.ttl)
+	if asleep := now.wall.Sub(w.opened.wall) - now.at.Sub(w.opened.at); asleep > time.Millisecond {
+		deadline = deadline.Add(-asleep)
+	}
+	return deadline
+}
+
 // hold is what is known here of one tenure's lease. All copies of a token share it, so that a
 // success, or the news that the lease is lost, counts whoever made the call.
 type hold struct {

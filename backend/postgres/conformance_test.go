@@ -32,7 +32,9 @@ func TestConformance(t *testing.T) {
 	for _, driver := range []string{"pq", "pgx"} {
 		describe(driver+" in an odd environment", driver, oddDatabase(t))
 	}
-	ginkgo.RunSpecs(t, "backend/postgres")
+	suite, reporter := ginkgo.GinkgoConfiguration()
+	reporter.NoColor = true // a failure is to be found among thousands of specs
+	ginkgo.RunSpecs(t, "backend/postgres", suite, reporter)
 }
 
 // cleanStore returns what makes a store with no rows: one pool and one table for all specs.
