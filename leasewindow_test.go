@@ -318,3 +318,40 @@ func TestNothingLeaksOverManyTenuresUnderOneContext(t *testing.T) {
 		})
 	}
 }
+
+// txStore is a store for which some contexts carry a transaction.
+type txStore struct{ backend.Backend }
+
+type txKey struct{}
+
+func (txStore) InTransaction(ctx context.Context) bool { return ctx.Value(txKey{}) != nil }
+
+func TestCallInATransactionDoesNotMoveTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := newLease(t, txStore{memory.New()}, "a", 10*time.Second)
+		token := acquire(t, lease, "w")
+		renewCtx, stop := lease.StartRenewal(t.Context(), token)
+		stop()
+		time.Sleep(time.Second)
+		inTx := context.WithValue(t.Context(), txKey{}, true)
+		for _, err := range []error{lease.Checkpoint(inTx, token, nil), lease.Renew(inTx, token)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := windowOf(t, renewCtx); got != 9*time.Second {
+			t.Errorf("before the commit the window closes in %v", got)
+		}
+		if err := lease.Renew(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+		if got := windowOf(t, renewCtx); got != 10*time.Second {
+			t.Errorf("the window closes in %v", got)
+		}
+		inside, _ := lease.StartRenewal(inTx, token)
+		if inside.Err() == nil {
+			t.Error("background renewal begins in a transaction")
+		}
+		mustNotMatch(t, context.Cause(inside), worklease.ErrFenced, worklease.ErrLeaseWindowExhausted)
+	})
+}

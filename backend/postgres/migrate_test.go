@@ -73,7 +73,7 @@ func TestMigrateKeepsLeases(t *testing.T) {
 	t.Parallel()
 	onOldShapes(t, func(t *testing.T, shape string) {
 		if shape == "" {
-			t.Skip("has no leases")
+			return // it has no leases
 		}
 		_, admin := oldTable(t, shape)
 		rows := lines(t, admin, rowsQuery)
