@@ -227,6 +227,9 @@ func (o *owner) step() {
 		o.t.Errorf("%s of %s gives no error, want %v", call, o.work, want)
 	default:
 		o.mixUp(call, err)
+		if call == "acquire" {
+			o.compare() // it may have won
+		}
 	}
 }
 
