@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/ident"
 	"github.com/aetomala/worklease/internal/pause"
 )
 
@@ -64,7 +65,7 @@ func (l *lease) Acquire(ctx context.Context, workID string, opts ...AcquireOptio
 	if ctx == nil {
 		return Token{}, failed("acquire", wanted, errNilContext)
 	}
-	if err := checkID(workID); err != nil {
+	if err := ident.Check(workID); err != nil {
 		return Token{}, failed("acquire", wanted, fmt.Errorf("the work ID %w", err))
 	}
 	o := acquireOptionsFrom(opts)

@@ -2,13 +2,11 @@ package worklease
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/ident"
 )
 
 // ExitMode says how a holder left its work.
@@ -150,7 +148,7 @@ func New(b backend.Backend, cfg Config) (Lease, error) {
 	if cfg.TTL < time.Millisecond {
 		return nil, fmt.Errorf("worklease: new: %w: the TTL %v is below 1ms", ErrConfigInvalid, cfg.TTL)
 	}
-	if err := checkID(cfg.HolderID); err != nil {
+	if err := ident.Check(cfg.HolderID); err != nil {
 		return nil, fmt.Errorf("worklease: new: %w: the holder ID %w", ErrConfigInvalid, err)
 	}
 	transactional, _ := backend.As[backend.Transactional](b)
@@ -229,21 +227,4 @@ func (l *lease) Forget(ctx context.Context, token Token) error {
 	}, func(took time.Duration, err error) {
 		l.observer.OnForget(ctx, ForgetEvent{Token: token, Duration: took, Err: err})
 	})
-}
-
-// maxIDBytes is the longest ID that every store can keep in an index.
-const maxIDBytes = 1024
-
-func checkID(id string) error {
-	switch {
-	case id == "":
-		return errors.New("is empty")
-	case len(id) > maxIDBytes:
-		return fmt.Errorf("has %d bytes, more than %d", len(id), maxIDBytes)
-	case !utf8.ValidString(id):
-		return errors.New("is not valid UTF-8")
-	case strings.IndexByte(id, 0) >= 0:
-		return errors.New("contains a NUL byte")
-	}
-	return nil
 }

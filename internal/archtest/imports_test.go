@@ -30,9 +30,12 @@ var rules = map[string]rule{
 	"checkpoint":          {},
 
 	"internal/pgtest": {foreign: []string{"github.com/jackc/pgx/v5", "github.com/lib/pq"}}, // for tests only
-	"internal/pause":  {},                                                                  // below the root, which waits and draws waits as the packages above it do
 
-	".": {module: []string{"backend", "internal/pause"}},
+	// Below the root, since it needs them as the packages above it do.
+	"internal/ident": {},
+	"internal/pause": {},
+
+	".": {module: []string{"backend", "internal/ident", "internal/pause"}},
 
 	"internal/...": {module: []string{".", "backend", "internal/..."}},
 
