@@ -36,6 +36,7 @@ func TestResultOfATenure(t *testing.T) {
 		work  tenure.Work
 		held  bool // a token was handed out
 		exit  worklease.ExitMode
+		lost  bool
 		is    []error // none: no error
 	}{
 		{
@@ -59,17 +60,17 @@ func TestResultOfATenure(t *testing.T) {
 				}
 			},
 		}, {
-			name: "fenced by the work's error", work: saved(worklease.ErrFenced), held: true, is: []error{worklease.ErrFenced},
+			name: "fenced by the work's error", work: saved(worklease.ErrFenced), held: true, lost: true, is: []error{worklease.ErrFenced},
 		}, {
-			name: "fenced by renewal", work: untilDone, held: true, is: []error{worklease.ErrFenced},
+			name: "fenced by renewal", work: untilDone, held: true, lost: true, is: []error{worklease.ErrFenced},
 			fault: func(s *faulty.Store) {
 				s.OnRenew = func(context.Context, backend.LeaseRecord, time.Duration) error { return backend.ErrFenced }
 			},
 		}, {
-			name: "window ran out", work: untilDone, held: true, is: []error{errWork, worklease.ErrLeaseWindowExhausted},
+			name: "window ran out", work: untilDone, held: true, lost: true, is: []error{errWork, worklease.ErrLeaseWindowExhausted},
 			fault: func(s *faulty.Store) { s.OnRenew = renewFails },
 		}, {
-			name: "fenced in the final save", work: saved(nil), held: true, is: []error{worklease.ErrFenced},
+			name: "fenced in the final save", work: saved(nil), held: true, lost: true, is: []error{worklease.ErrFenced},
 			fault: saveFails(backend.ErrFenced),
 		}, {
 			name: "finished but not saved", work: saved(nil), held: true, exit: worklease.ExitAbandoned, is: []error{errStore},
@@ -78,8 +79,11 @@ func TestResultOfATenure(t *testing.T) {
 			name: "retired but not saved", work: saved(worklease.ErrRetire), held: true, exit: worklease.ExitAbandoned,
 			is: []error{errStore, worklease.ErrRetire}, fault: saveFails(errStore),
 		}, {
-			name: "fenced in the release", work: saved(nil), held: true, is: []error{worklease.ErrFenced},
+			name: "fenced in the release", work: saved(nil), held: true, lost: true, is: []error{worklease.ErrFenced},
 			fault: releaseFails(backend.ErrFenced),
+		}, {
+			name: "expired at the release", work: saved(errWork), held: true, lost: true,
+			is: []error{errWork, worklease.ErrLeaseExpired}, fault: releaseFails(backend.ErrLeaseExpired),
 		}, {
 			name: "retired but not released", work: saved(worklease.ErrRetire), held: true,
 			is: []error{errStore, worklease.ErrRetire}, fault: releaseFails(errStore),
@@ -97,6 +101,9 @@ func TestResultOfATenure(t *testing.T) {
 				}
 				if tc.held && got.Token.WorkID() != workID {
 					t.Errorf("Token is of %q", got.Token.WorkID())
+				}
+				if got.Lost != tc.lost {
+					t.Errorf("Lost = %v", got.Lost)
 				}
 				if got.Exit != tc.exit {
 					t.Errorf("Exit = %v, want %v", got.Exit, tc.exit)

@@ -42,6 +42,9 @@ type Result struct {
 	Token worklease.Token
 	// Exit is what was recorded for the successor; ExitNone if nothing was.
 	Exit worklease.ExitMode
+	// Lost says that the lease was lost before an exit could be recorded: somebody else took over, or
+	// it ran out.
+	Lost bool
 	// Err is nil only if the work succeeded and its exit is recorded. It matches
 	// [worklease.ErrFenced] whenever the tenure ended that way.
 	Err error
@@ -65,14 +68,13 @@ func Run(ctx context.Context, workID string, cfg Config, work Work) Result {
 	state, err, lost := hold(ctx, token, prior, cfg, work)
 	switch {
 	case errors.Is(err, worklease.ErrFenced):
-		return Result{Token: token, Err: err}
+		return Result{Token: token, Lost: true, Err: err}
 	case errors.Is(lost, worklease.ErrFenced):
-		return Result{Token: token, Err: failed("keep", token, lost)}
+		return Result{Token: token, Lost: true, Err: failed("keep", token, lost)}
 	case lost != nil:
-		return Result{Token: token, Err: errors.Join(err, failed("keep", token, lost))}
+		return Result{Token: token, Lost: true, Err: errors.Join(err, failed("keep", token, lost))}
 	}
-	exit, err := conclude(ctx, token, cfg, state, err)
-	return Result{Token: token, Exit: exit, Err: err}
+	return conclude(ctx, token, cfg, state, err)
 }
 
 // hold runs work with the lease being renewed, and returns what it returned and why the lease was lost
@@ -133,8 +135,8 @@ func watch(renewCtx context.Context, onLost func()) (end func() error) {
 }
 
 // conclude saves the final state and releases the lease, both within the cleanup timeout and whatever
-// becomes of ctx. It returns the exit that was recorded, and what Run is to return.
-func conclude(ctx context.Context, token worklease.Token, cfg Config, state []byte, err error) (worklease.ExitMode, error) {
+// becomes of ctx.
+func conclude(ctx context.Context, token worklease.Token, cfg Config, state []byte, err error) Result {
 	exit := worklease.ExitAbandoned
 	retire := errors.Is(err, worklease.ErrRetire)
 	switch {
@@ -158,7 +160,7 @@ func conclude(ctx context.Context, token worklease.Token, cfg Config, state []by
 		defer cancel()
 		saveErr = within(saveCtx, "save the final state of", token, func() error { return cfg.Lease.Checkpoint(saveCtx, token, state) })
 		if errors.Is(saveErr, worklease.ErrFenced) {
-			return worklease.ExitNone, saveErr
+			return Result{Token: token, Lost: true, Err: saveErr}
 		}
 		if saveErr != nil {
 			exit = worklease.ExitAbandoned // what the work did last is not there to be built upon
@@ -167,15 +169,16 @@ func conclude(ctx context.Context, token worklease.Token, cfg Config, state []by
 	releaseErr := within(ctx, "release", token, func() error { return cfg.Lease.Release(ctx, token, exit) })
 	switch {
 	case errors.Is(releaseErr, worklease.ErrFenced):
-		return worklease.ExitNone, errors.Join(saveErr, releaseErr)
+		return Result{Token: token, Lost: true, Err: errors.Join(saveErr, releaseErr)}
 	case releaseErr != nil:
-		return worklease.ExitNone, errors.Join(err, saveErr, releaseErr)
+		lost := errors.Is(releaseErr, worklease.ErrLeaseExpired)
+		return Result{Token: token, Lost: lost, Err: errors.Join(err, saveErr, releaseErr)}
 	case saveErr != nil:
-		return exit, errors.Join(err, saveErr)
+		return Result{Token: token, Exit: exit, Err: errors.Join(err, saveErr)}
 	case retire:
-		return exit, nil
+		return Result{Token: token, Exit: exit}
 	}
-	return exit, err
+	return Result{Token: token, Exit: exit, Err: err}
 }
 
 func failed(verb string, token worklease.Token, err error) error {
