@@ -139,10 +139,8 @@ func TestIntervalsOfAnyLength(t *testing.T) {
 				}
 				return nil, nil
 			})
-			time.AfterFunc(time.Microsecond, cancel)
-			if d == forever {
-				time.AfterFunc(time.Hour, cancel)
-			}
+			defer cancel()
+			time.AfterFunc(min(d, time.Hour)*100, cancel)
 			if err := p.Run(ctx); err != nil {
 				t.Errorf("Run returned %v", err)
 			}

@@ -75,10 +75,10 @@ func TestAttemptsOfIdleSlotsAreSpreadEvenly(t *testing.T) {
 		least            float64       // share of a tenth in any tenth
 	}{
 		{"from the first round", 1000, time.Second, 0, 0, 0.85},
-		{"the store takes its time", 1000, time.Second, 50 * time.Millisecond, 0, 0.85},
-		{"the store takes longer than there is slack, which leaves gaps", 1000, time.Second, 300 * time.Millisecond, 0, 0},
+		{"the store takes its time", 600, time.Second, 50 * time.Millisecond, 0, 0.85},
+		{"the store takes longer than there is slack, which leaves gaps", 500, time.Second, 300 * time.Millisecond, 0, 0},
 		{"a few slots", 100, time.Second, 0, 7 * time.Second, 0.85},
-		{"a long interval", 1000, time.Minute, 5 * time.Millisecond, 7 * time.Minute, 0.85},
+		{"a long interval", 500, time.Minute, 5 * time.Millisecond, 7 * time.Minute, 0.85},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestAttemptsOfIdleSlotsAreSpreadEvenly(t *testing.T) {
 				all := ids(tc.slots)
 				holdAll(t, s.Backend, all...)
 				seen := watchAttempts(s, tc.answer)
-				to := 20 * tc.interval
+				to := 12 * tc.interval
 				p := newPool(t, leaseOf(t, s, "a"), pool.Config{WorkIDs: all, IdleInterval: tc.interval}, returning(nil, nil))
 				ctx, cancel := context.WithTimeout(t.Context(), to)
 				defer cancel()
@@ -136,7 +136,7 @@ func TestSlotsThatLostTheirLeasesTogetherSpreadOut(t *testing.T) {
 			}
 			return s.Backend.Renew(ctx, record, ttl)
 		}
-		all := ids(1000)
+		all := ids(500)
 		seen := watchAttempts(s, 0)
 		p := newPool(t, leaseOf(t, s, "a"), pool.Config{WorkIDs: all, IdleInterval: interval},
 			func(ctx context.Context, _ string, token worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
@@ -147,12 +147,12 @@ func TestSlotsThatLostTheirLeasesTogetherSpreadOut(t *testing.T) {
 				return nil, context.Cause(ctx)
 			})
 		time.AfterFunc(time.Minute, func() { taken.Store(true) })
-		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		if err := p.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		seen.wantSpread(t, interval, 5*time.Minute, 15*time.Minute, 0.85)
+		seen.wantSpread(t, interval, 5*time.Minute, 10*time.Minute, 0.85)
 	})
 }
 
