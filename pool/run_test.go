@@ -399,3 +399,86 @@ func TestPoolsThatStartTogetherShare(t *testing.T) {
 		running.Wait()
 	})
 }
+
+// looksAtActive asks the pool, when a slot begins, whether it counts it.
+type looksAtActive struct {
+	pool.NoopObserver
+	active func() []string
+	missed atomic.Int64
+}
+
+func (l *looksAtActive) OnSlotAcquired(_ context.Context, e pool.SlotAcquiredEvent) {
+	if !slices.Contains(l.active(), e.WorkID) {
+		l.missed.Add(1)
+	}
+}
+
+func TestSlotIsActiveFromItsEventUntilTheWorkReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		inRelease := make(chan struct{})
+		s.OnRelease = func(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+			<-inRelease
+			return s.Backend.Release(ctx, record, mode)
+		}
+		observer := &looksAtActive{}
+		cfg := config("a", "b")
+		cfg.Observer = observer
+		var p *pool.Pool
+		observer.active = func() []string { return p.ActiveSlots() }
+		p = newPool(t, leaseOf(t, s, "h"), cfg, func(_ context.Context, id string, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
+			if !slices.Contains(p.ActiveSlots(), id) {
+				t.Errorf("%s is not active while it works", id)
+			}
+			return nil, nil
+		})
+		time.AfterFunc(time.Second, func() {
+			if got := p.ActiveSlots(); len(got) != 0 {
+				t.Errorf("while leases are released the active slots are %q", got)
+			}
+			close(inRelease)
+		})
+		runFor(t, p, 2*time.Second)
+		if n := observer.missed.Load(); n != 0 {
+			t.Errorf("%d slots were not active at their event", n)
+		}
+	})
+}
+
+// A store that is down is asked once per BackoffInterval for each slot, and what is free is begun within that when it
+// is back.
+func TestOutageOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slots, outage = 20, 10 * time.Minute
+		s := newStore()
+		var down atomic.Bool
+		s.OnAcquire = func(ctx context.Context, id, holder string, ttl time.Duration) (backend.LeaseRecord, error) {
+			if down.Load() {
+				return backend.LeaseRecord{}, errStore
+			}
+			return s.Backend.Acquire(ctx, id, holder, ttl)
+		}
+		s.OnRenew = func(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
+			if down.Load() {
+				return errStore
+			}
+			return s.Backend.Renew(ctx, record, ttl)
+		}
+		all := ids(slots)
+		p := newPool(t, leaseOf(t, s, "a"), config(all...), untilDone(nil, errWork))
+		time.AfterFunc(time.Minute, func() {
+			down.Store(true)
+			before := s.Acquires.Load()
+			time.Sleep(outage)
+			if n := s.Acquires.Load() - before; n > slots*int64(outage/backoff) || n < slots*int64((outage-2*ttl)/backoff) {
+				t.Errorf("%d slots asked %d times in %v", slots, n, outage)
+			}
+			down.Store(false)
+			time.Sleep(backoff)
+			if got := p.ActiveSlots(); !slices.Equal(got, all) {
+				t.Errorf("after the outage %d of %d slots are active", len(got), slots)
+			}
+		})
+		runFor(t, p, 12*time.Minute)
+	})
+}
