@@ -200,8 +200,8 @@ func TestSmallPoolsDoNotKeepStep(t *testing.T) {
 	})
 }
 
-// Work that fails, or succeeds, at once is not tried more often than its interval says, and the end of ctx ends
-// any wait.
+// Work that fails, or succeeds, at once is not tried more often than its interval says, and the end of
+// ctx ends any wait.
 func TestEveryWaitEndsWithTheContext(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -229,8 +229,8 @@ func TestEveryWaitEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// Fenced means again at once. A slot whose stored lease vanishes each time is fenced each time, and must not
-// spin.
+// Fenced means again at once. A slot whose stored lease vanishes each time is fenced each time, and must
+// not spin.
 func TestFencedAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

@@ -26,8 +26,8 @@ func recovered(t *testing.T, p *pool.Pool) (value any) {
 	return nil
 }
 
-// breaksDown panics, or whatever f does, for the work ID "breaks"; the others work until they are told to stop, and
-// need a minute for it.
+// breaksDown panics, or whatever f does, for the work ID "breaks"; the others work until they are told
+// to stop, and need a minute for it.
 func breaksDown(f func()) pool.WorkFn {
 	return func(ctx context.Context, id string, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
 		if id == "breaks" {

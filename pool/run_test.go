@@ -261,8 +261,8 @@ func TestOneRunAtATimeAndThenAfresh(t *testing.T) {
 	})
 }
 
-// A function that is slow to notice that it was fenced keeps its slot: the work ID is not worked on twice in
-// this process, though its lease is free.
+// A function that is slow to notice that it was fenced keeps its slot: the work ID is not worked on
+// twice in this process, though its lease is free.
 func TestSlowFencedWorkIsNotOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -296,8 +296,8 @@ func TestSlowFencedWorkIsNotOvertaken(t *testing.T) {
 	})
 }
 
-// cluster checks that each work ID is worked on by one process at a time, and that each carries on from the state
-// that was saved last.
+// cluster checks that each work ID is worked on by one process at a time, and that each carries on from
+// the state that was saved last.
 type cluster struct {
 	mu      sync.Mutex
 	holder  map[string]string
@@ -445,8 +445,8 @@ func TestSlotIsActiveFromItsEventUntilTheWorkReturns(t *testing.T) {
 	})
 }
 
-// A store that is down is asked once per BackoffInterval for each slot, and what is free is begun within that when it
-// is back.
+// A store that is down is asked once per BackoffInterval for each slot, and when it is back, what is free
+// is begun within that.
 func TestOutageOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, outage = 20, 10 * time.Minute
