@@ -1,0 +1,3 @@
+// Package integration has the tests of worker, leader, pool, vacuum and the observers on every store. One
+// table serves all stores, so that a difference between them is a failure rather than a finding.
+package integration
