@@ -77,6 +77,9 @@ func TestNewKeepsNoSliceOfTheConfig(t *testing.T) {
 		if n := s.Renewals.Load(); n > 100 {
 			t.Errorf("%d renewals: the option that was set after New works", n)
 		}
+		if n := s.Acquires.Load(); n > 3+int64(2*time.Minute/idle) { // 50, if it polled
+			t.Errorf("%d attempts to acquire: the option that was set after New works", n)
+		}
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,35 +123,48 @@ func TestFreeWorkIsBegunSoon(t *testing.T) {
 	}
 }
 
-// Slots that lose their leases together drift apart again.
+// Slots that lose their leases together drift apart again, and not as one crowd.
 func TestSlotsThatLostTheirLeasesTogetherSpreadOut(t *testing.T) {
-	const interval = 30 * time.Second
+	const interval, slots = 30 * time.Second, 300
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		var taken atomic.Bool
-		s.OnRenew = func(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
-			if taken.Load() {
-				return backend.ErrFenced
+		all := ids(slots)
+		for _, id := range all { // all are in their places by the time that they get a lease
+			if _, err := s.Backend.Acquire(t.Context(), id, "rival", 10*interval); err != nil {
+				t.Fatal(err)
 			}
-			return s.Backend.Renew(ctx, record, ttl)
 		}
-		all := ids(500)
 		seen := watchAttempts(s, 0)
+		lost := make(chan struct{})
 		p := newPool(t, leaseOf(t, s, "a"), pool.Config{WorkIDs: all, IdleInterval: interval},
-			func(ctx context.Context, _ string, token worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
-				awaitEnd(ctx)
-				if taken.Load() {
-					takeOver(t, s.Backend, token, 1000*time.Hour)
-				}
-				return nil, context.Cause(ctx)
+			func(_ context.Context, _ string, token worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
+				<-lost
+				takeOver(t, s.Backend, token, 1000*time.Hour)
+				return nil, nil
 			})
-		time.AfterFunc(time.Minute, func() { taken.Store(true) })
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		time.AfterFunc(12*interval, func() {
+			if n := len(p.ActiveSlots()); n != slots {
+				t.Errorf("%d of %d slots are active", n, slots)
+			}
+			close(lost)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 24*interval)
 		defer cancel()
 		if err := p.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		seen.wantSpread(t, interval, 5*time.Minute, 10*time.Minute, 0.85)
+		seen.wantSpread(t, interval, 20*interval, 24*interval, 0.85)
+		var drift []time.Duration
+		for _, times := range seen.byID {
+			drift = append(drift, times...)
+		}
+		slices.Sort(drift)
+		from, _ := slices.BinarySearch(drift, 12*interval+interval/2)
+		for i := from; i+slots/10 < len(drift); i++ {
+			if d := drift[i+slots/10] - drift[i]; d < interval/100 {
+				t.Fatalf("from %v on a tenth of all slots make an attempt in %v", drift[i], d)
+			}
+		}
 	})
 }
 
@@ -261,6 +273,26 @@ func TestFencedNowAndThen(t *testing.T) {
 			t.Error(err)
 		}
 		want := []time.Duration{0, backoff, 2 * backoff, 3 * backoff, 4 * backoff, 5 * backoff}
+		if got := seen.byID[workID]; !slices.Equal(got, want) {
+			t.Errorf("there were attempts at %v, want at %v", got, want)
+		}
+	})
+}
+
+// Only what is fenced time and again, and nothing else, is slowed down.
+func TestFencedAfterSomethingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		seen := watchAttempts(s, 0)
+		calls := 0
+		p := newPool(t, leaseOf(t, s, "a"), config(workID), func(ctx context.Context, _ string, token worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
+			if calls++; calls%3 == 0 {
+				return nil, errWork
+			}
+			return nil, s.Backend.Forget(ctx, recordOf(token))
+		})
+		runFor(t, p, 2*backoff-time.Second)
+		want := []time.Duration{0, 0, 0, backoff, backoff, backoff}
 		if got := seen.byID[workID]; !slices.Equal(got, want) {
 			t.Errorf("there were attempts at %v, want at %v", got, want)
 		}
