@@ -27,6 +27,23 @@ host-2: step 6 of 6
 host-2: retired the work
 host-1: is back, and its checkpoint of step 4 is refused: fenced
 `,
+	"checkpoint-resume": `host-1: previous exit none, state "", starts at row 1
+host-1: row 1, the sum is 50
+host-1: row 2, the sum is 70
+host-1: saved {"last_row":2,"sum":70}
+host-1: row 3, the sum is 140
+host-1: row 4, the sum is 150
+host-1: saved {"last_row":4,"sum":150}
+host-1: row 5, the sum is 180
+host-1: gives up: disk full
+host-2: previous exit abandoned, state "{\"last_row\":5,\"sum\":180}", starts at row 6
+host-2: row 6, the sum is 240
+host-2: saved {"last_row":6,"sum":240}
+host-2: row 7, the sum is 280
+host-2: row 8, the sum is 360
+host-2: saved {"last_row":8,"sum":360}
+host-2: finished
+`,
 }
 
 func TestOutput(t *testing.T) {
