@@ -44,6 +44,13 @@ host-2: row 8, the sum is 360
 host-2: saved {"last_row":8,"sum":360}
 host-2: finished
 `,
+	"wait-for-lease": `host-1: holds report-2026
+host-2: report-2026 is held by host-1 until 2026-01-02T15:04:35Z
+host-2: has waited for 100ms: deadline exceeded, matches ErrLeaseHeld: false
+host-2: waits
+host-1: releases it as finished
+host-2: holds report-2026, previous exit finished, by host-1
+`,
 }
 
 func TestOutput(t *testing.T) {
