@@ -51,6 +51,16 @@ host-2: waits
 host-1: releases it as finished
 host-2: holds report-2026, previous exit finished, by host-1
 `,
+	"lease-window": `host-1: previous exit none, after step 0
+host-1: step 1 of 4: done and saved
+host-1: step 2 of 4: done and saved
+host-1: step 3 of 4: done and not saved, the store cannot be reached
+host-1: step 4 of 4: not begun, the lease is not sure for 1.5s
+host-1: stops: lease window exhausted; renewals failed meanwhile: true
+host-2: previous exit expired, after step 2
+host-2: step 3 of 4: done and saved
+host-2: step 4 of 4: done and saved
+`,
 }
 
 func TestOutput(t *testing.T) {
