@@ -61,6 +61,19 @@ host-2: previous exit expired, after step 2
 host-2: step 3 of 4: done and saved
 host-2: step 4 of 4: done and saved
 `,
+	"retire-and-sweep": `order-17: shipped, which happens once: retired
+report-daily: written, and due again tomorrow: finished
+import-2026: cannot go on: abandoned
+order-18: its holder vanishes
+sweep: retention of a week, lapsed leases too: false: deleted 0
+a week later
+sweep: retention of a week, lapsed leases too: false: deleted 1
+sweep: retention of a week, lapsed leases too: true: deleted 1
+order-17: previous exit none, state ""
+report-daily: previous exit finished, state "up to January 2"
+import-2026: previous exit abandoned, state "half of it"
+order-18: previous exit none, state ""
+`,
 }
 
 func TestOutput(t *testing.T) {
