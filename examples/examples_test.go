@@ -74,6 +74,20 @@ report-daily: previous exit finished, state "up to January 2"
 import-2026: previous exit abandoned, state "half of it"
 order-18: previous exit none, state ""
 `,
+	"observability": `level=DEBUG msg=acquire host=host-1 class=ok work=report-2026 token=1
+level=DEBUG msg=acquire host=host-2 class=contention work=report-2026 held_by=host-1
+level=INFO msg=acquire host=host-2 class=cancelled work=report-2026
+level=DEBUG msg=checkpoint host=host-1 class=ok work=report-2026 bytes=6
+level=WARN msg=renew host=host-1 class=timeout work=report-2026 err="worklease: renew \"report-2026\" as \"host-1\": context deadline exceeded" attempt=1
+level=ERROR msg=renew host=host-1 class=fault work=report-2026 err="worklease: renew \"report-2026\" as \"host-1\": connection refused" attempt=1
+level=DEBUG msg=acquire host=host-2 class=ok work=report-2026 token=2
+level=DEBUG msg=read host=host-2 class=ok work=report-2026 previous_exit=expired bytes=6
+level=WARN msg=checkpoint host=host-1 class=lost work=report-2026 bytes=6
+level=WARN msg=fenced host=host-1 work=report-2026 in=Checkpoint
+level=DEBUG msg=release host=host-2 class=ok work=report-2026 exit=retired
+level=DEBUG msg=sweep class=ok deleted=1
+{"acquire cancelled": 1, "acquire contention": 1, "acquire ok": 2, "checkpoint lost": 1, "checkpoint ok": 1, "fenced": 1, "read ok": 1, "release ok": 1, "renew fault": 1, "renew timeout": 1, "rows swept": 1, "sweep ok": 1}
+`,
 }
 
 func TestOutput(t *testing.T) {
