@@ -64,7 +64,9 @@ func describeObservers(w *world) {
 		return runner.Run(ctx, w.work)
 	}
 	returning := func(state string, err error) worker.WorkFn {
-		return func(context.Context, worklease.Token, worklease.Checkpoint) ([]byte, error) { return []byte(state), err }
+		return func(context.Context, worklease.Token, worklease.Checkpoint) ([]byte, error) {
+			return []byte(state), err
+		}
 	}
 	ginkgo.It("tells observers of each call, in order", func(ctx context.Context) {
 		ctx = limited(ctx)

@@ -190,4 +190,3 @@ func describeHandover(ctx context.Context, w *world) {
 		gomega.Expect(string(found.State)).To(gomega.Equal(strconv.Itoa(count[id])))
 	}
 }
-
