@@ -123,17 +123,18 @@ WHERE $1::text = 'forget'
 RETURNING 'forget'`}
 
 // sweepQuery deletes what is old among the next rows in the order of the primary key, and returns how
-// many, and behind which row the next batch begins: NULL if there are no more rows. Rows that are
-// locked are left for another sweep; nobody waits.
+// many, and behind which row the next batch begins: NULL if there are no more rows, or if the row that
+// $6 names is reached. Rows that are locked are left for another sweep; nobody waits.
 var sweepQuery = query{"sweep", `
 WITH page AS MATERIALIZED (
-  SELECT work_id FROM worklease_leases
+  -- Most rows of a large table are never swept. They are told here, and not looked up a second time.
+  SELECT work_id, exit_mode = 'retired' OR (exit_mode IS NULL AND $5::boolean) AS mortal FROM worklease_leases
   WHERE $1::text = 'sweep' AND work_id > $2::text
   ORDER BY work_id
   LIMIT $3::bigint
 ), old AS MATERIALIZED (
   SELECT work_id FROM worklease_leases
-  WHERE work_id IN (SELECT work_id FROM page)
+  WHERE work_id IN (SELECT work_id FROM page WHERE mortal)
     AND expires_at <= clock_timestamp()
     AND CASE
       WHEN exit_mode = 'retired' THEN updated_at
@@ -144,7 +145,8 @@ WITH page AS MATERIALIZED (
   DELETE FROM worklease_leases WHERE work_id IN (SELECT work_id FROM old)
   RETURNING work_id
 )
-SELECT 'sweep', (SELECT count(*) FROM gone), (SELECT CASE WHEN count(*) = $3::bigint THEN max(work_id) END FROM page)
+SELECT 'sweep', (SELECT count(*) FROM gone), (
+  SELECT CASE WHEN count(*) = $3::bigint AND ($6::text = '' OR max(work_id) < $6::text) THEN max(work_id) END FROM page)
 WHERE $1::text = 'sweep'`}
 
 // verdictQuery says of a record whether it matches, has declared no exit, and is not over, after a
