@@ -10,10 +10,11 @@ import (
 
 // Check says what would fail later, all at once: a table that is missing, of an older version, or out
 // of sight of search_path; rights that the role lacks; a server that is read-only or a standby; a
-// default isolation level stricter than READ COMMITTED; a sequence that is behind the tokens, cached,
-// or not a bigint; and a pooler that mixes statements up. It returns nil if all is well, and otherwise
-// an error that joins one for each finding, which says what to do. Those that come from a driver wrap
-// its error. opts are those that [New] gets, so that statements are sent as the store will send them.
+// default isolation level stricter than READ COMMITTED; a client_encoding that is not UTF8; a sequence
+// that is behind the tokens, cached, or not a bigint; and a pooler that mixes statements up. It returns
+// nil if all is well, and otherwise an error that joins one for each finding, which says what to do.
+// Those that come from a driver wrap its error. opts are those that [New] gets, so that statements are
+// sent as the store will send them.
 //
 // It is made for the start of a program: the table is read once, to compare its tokens with the
 // sequence, and if two connections turn out to share a session, four of them are used at a time for up
@@ -82,6 +83,10 @@ func (s *shape) sessionFindings() (list []error) {
 	if s.Isolation == "repeatable read" || s.Isolation == "serializable" {
 		list = append(list, fmt.Errorf("default_transaction_isolation is %s, under which contended calls fail with SQLSTATE 40001: "+
 			"set it to read committed for role %s or in the connection string", s.Isolation, s.Role))
+	}
+	if s.Encoding != "UTF8" {
+		list = append(list, fmt.Errorf("client_encoding is %s, under which IDs are not what they are to a program that uses UTF8: "+
+			"set client_encoding=UTF8 in the connection string", s.Encoding))
 	}
 	return list
 }

@@ -168,6 +168,39 @@ func TestCheckNamesTheSchemas(t *testing.T) {
 	}
 }
 
+// lib/pq asks for UTF8, whatever the server has for the session; pgx takes what there is.
+func TestCheckOfTheClientsEncoding(t *testing.T) {
+	t.Parallel()
+	direct := pgtest.Database(t)
+	setDefaults(t, direct, "client_encoding = 'LATIN1'")
+	ascii := database(t, "LOCALE 'C'", "SQL_ASCII")
+	for _, dsn := range []string{direct, ascii} {
+		migrate(t, pgtest.Open(t, "pq", dsn))
+	}
+	bounced := pgtest.NewBouncer(t, direct)
+	for _, row := range []struct{ name, driver, dsn, want string }{
+		{"pgx", "pgx", direct, "client_encoding is LATIN1"},
+		{"pgx-exec behind PgBouncer", "pgx-exec", bounced, "client_encoding is LATIN1"},
+		{"pgx on SQL_ASCII", "pgx", ascii, ""},
+		{"pq", "pq", direct, ""},
+		{"pq-binary behind PgBouncer", "pq-binary", bounced, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			check := func(dsn string) error {
+				return postgres.Check(t.Context(), pgtest.Open(t, row.driver, dsn), postgres.WithoutPrepare())
+			}
+			err := check(row.dsn)
+			if row.want != "" {
+				has(t, err, row.want, "client_encoding=UTF8")
+				err = check(pgtest.WithParams(row.dsn, "client_encoding=UTF8"))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestCheckIsSilentAboutWhatDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	for _, driver := range pgtest.Drivers() {

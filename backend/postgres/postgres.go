@@ -9,7 +9,7 @@
 // that has no row yet, to draw its token; a Sweep is one for each 1,000 rows. All time is the server's
 // clock. READ COMMITTED, the server's default, is required: under a stricter one, contended calls may
 // fail with SQLSTATE 40001. client_encoding must be UTF8, or the same ID from two programs may be two:
-// lib/pq sees to it, pgx takes what the server has for the session.
+// lib/pq sees to it, pgx takes what the server has for the session, and [Check] tells.
 //
 // Renewal must get a connection when it needs one: give the store a *sql.DB of its own, or leave room
 // in the one that the work uses.

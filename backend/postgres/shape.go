@@ -18,6 +18,7 @@ type shape struct {
 	Path      []string // the schemas of the search_path that exist and may be used
 	Setting   string   // the search_path as it was set
 	Isolation string
+	Encoding  string // of what the client sends and gets
 	Standby   bool
 	ReadOnly  bool
 	Elsewhere []string // schemas with a table of that name that the session does not see
@@ -75,6 +76,8 @@ SELECT json_build_object(
   'path', (SELECT json_agg(quote_ident(p)) FROM unnest(current_schemas(false)) AS p),
   'setting', current_setting('search_path'),
   'isolation', current_setting('default_transaction_isolation'),
+  -- A database in SQL_ASCII takes all bytes as they are.
+  'encoding', CASE WHEN current_setting('server_encoding') = 'SQL_ASCII' THEN 'UTF8' ELSE current_setting('client_encoding') END,
   'standby', pg_is_in_recovery(),
   'readOnly', current_setting('transaction_read_only') = 'on',
   'elsewhere', (

@@ -218,7 +218,7 @@ func TestIDsAreToldApartByteByByteInEveryDatabase(t *testing.T) {
 	}
 	for name, locale := range locales {
 		t.Run(name, func(t *testing.T) {
-			f := newFixtureAt(t, "pgx", database(t, locale))
+			f := newFixtureAt(t, "pgx", database(t, locale, "UTF8"))
 			var records []backend.LeaseRecord
 			for _, id := range lookalikes {
 				records = append(records, acquire(t, f.store, id, id, time.Hour))
@@ -253,12 +253,12 @@ func TestIDsAreToldApartByteByByteInEveryDatabase(t *testing.T) {
 	}
 }
 
-// database is pgtest.Database with a locale of its own.
-func database(t testing.TB, locale string) string {
+// database is pgtest.Database with a locale and an encoding of its own.
+func database(t testing.TB, locale, encoding string) string {
 	t.Helper()
 	admin := pgtest.Start(t).Admin(t)
 	name := fmt.Sprintf("locale_%d", time.Now().UnixNano())
-	exec(t, admin, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8' "+locale)
+	exec(t, admin, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING '"+encoding+"' "+locale)
 	t.Cleanup(func() { exec(t, admin, "DROP DATABASE "+name+" WITH (FORCE)") })
 	return strings.Replace(pgtest.Start(t).DSN(), "/postgres?", "/"+name+"?", 1)
 }
