@@ -32,6 +32,7 @@ const (
 	roleWorker = "worker" // transfers until all is done, as often as it has to start again
 	roleBefore = "before" // stops for ever before the first checkpoint, or until it is told to go on
 	roleAfter  = "after"  // the same between the checkpoint and the commit
+	roleSaver  = "saver"  // saves some states and lives on, without a transfer
 
 	transferTTL  = time.Second
 	transferRows = 2000
@@ -174,11 +175,19 @@ func inChild(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	var lease worklease.Lease
-	lease, err = worklease.New(store, worklease.Config{TTL: transferTTL, HolderID: fmt.Sprint(os.Getpid())})
+	ttl := transferTTL
+	if role == roleSaver {
+		ttl = saverTTL
+	}
+	lease, err = worklease.New(store, worklease.Config{TTL: ttl, HolderID: fmt.Sprint(os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if role != roleWorker {
+	switch role {
+	case roleSaver:
+		save(t, lease)
+		return true
+	case roleBefore, roleAfter:
 		zombie(t, role, db, lease)
 		return true
 	}
