@@ -35,7 +35,7 @@ help: ## Show the targets
 	while IFS='|' read -r target text; do printf '%-12s %s\n' "$$target" "$$text"; done
 
 test: ## Run the tests of all modules; with PG=16 on that PostgreSQL (14 to 18), which is fetched
-	$(call each-module,$(with-postgres) for i in $$(seq $(COUNT)); do $(GO) test -race -shuffle=on -count=1 $(TESTFLAGS) ./... || exit 1; done)
+	$(call each-module,$(with-postgres) for i in $$(seq $(COUNT)); do $(GO) test -race -shuffle=on -count=1 -timeout 30m $(TESTFLAGS) ./... || exit 1; done)
 
 test-matrix: ## Run the tests of the PostgreSQL store on each version from 14 to 18
 	@for version in $(VERSIONS); do \
@@ -44,7 +44,7 @@ test-matrix: ## Run the tests of the PostgreSQL store on each version from 14 to
 	done
 
 test-postgres:
-	@$(with-postgres) $(GO) test -race -shuffle=on -count=1 $(TESTFLAGS) ./backend/postgres ./internal/pgtest
+	@$(with-postgres) $(GO) test -race -shuffle=on -count=1 -timeout 30m $(TESTFLAGS) ./backend/postgres ./internal/pgtest
 
 check: fmt-check vet staticcheck tidy-check api-check ## Run every check that is not a test of behaviour
 	@echo "all checks passed"
