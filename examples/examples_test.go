@@ -90,6 +90,35 @@ level=DEBUG msg=release host=host-2 class=ok work=report-2026 exit=retired
 level=DEBUG msg=sweep class=ok deleted=1
 {"acquire cancelled": 1, "acquire contention": 1, "acquire ok": 2, "checkpoint lost": 1, "checkpoint ok": 1, "fenced": 1, "read ok": 1, "release ok": 1, "renew fault": 1, "renew timeout": 1, "rows swept": 1, "sweep ok": 1}
 `,
+	"leader-failover": `host-1: elected
+host-2: stands by
+host-1: is told to shut down
+host-1: has stopped
+host-2: elected
+host-1: is back, and stands by
+host-2: is cut off from the store
+host-2: lost
+host-1: elected
+host-1: is told to shut down
+host-1: has stopped
+host-2: elected
+host-2: has stopped
+`,
+	"rolling-restart": `host-1, old version: starts
+host-1, old version: reads 4 partitions
+host-2, old version: starts
+host-2, old version: reads 0 partitions
+host-1, old version: has stopped
+host-2, old version: reads 4 partitions
+host-1, new version: starts
+host-2, old version: has stopped
+host-1, new version: reads 4 partitions
+host-1, new version: has stopped
+orders-0: every record was read once, in order
+orders-1: every record was read once, in order
+orders-2: every record was read once, in order
+orders-3: every record was read once, in order
+`,
 }
 
 func TestOutput(t *testing.T) {
