@@ -15,6 +15,36 @@ import (
 	"github.com/aetomala/worklease/worker"
 )
 
+// A program at its start: its own connections for the leases, the table made or brought up to date, and a
+// look for what would fail later.
+func Example() {
+	ctx := context.Background()
+	db, err := sql.Open("pgx", os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	db.SetMaxOpenConns(4)
+	if err := postgres.Migrate(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	if err := postgres.Check(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	store, err := postgres.New(db)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := worklease.New(store, worklease.Config{TTL: 30 * time.Second, HolderID: "host-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	token, err := lease.Acquire(ctx, "report-2026", worklease.WithWaitForLease())
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Println("acquired", token)
+}
+
 // Each batch of rows and the checkpoint that tells of it are one transaction. So every row is
 // transferred exactly once: whoever carries on does so behind the last row that was committed, and a
 // holder that was superseded cannot commit.
