@@ -1,7 +1,10 @@
 package postgres_test
 
 import (
+	"database/sql"
+	"errors"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -47,4 +50,34 @@ func TestStatementsInTheDocumentation(t *testing.T) {
 	if n := scan[int](t, tx, "SELECT max(fencing_token) FROM worklease_leases"); n <= 1000000 {
 		t.Errorf("the token is %d: the sequence was not moved", n)
 	}
+}
+
+// The statements in docs/production.md let a holder write, and its predecessor not once it has.
+func TestFencingPatternInTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/production.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("found %d statements, want the table and the fence", len(blocks))
+	}
+	table, fence := string(blocks[0][1]), string(blocks[1][1])
+	sideBySide(t, func(t *testing.T, driver string) {
+		db := pgtest.Open(t, driver, pgtest.Schema(t))
+		exec(t, db, table)
+		for _, step := range []struct {
+			work    string
+			token   int64
+			allowed bool
+		}{
+			{"w", 7, true}, {"w", 7, true}, {"w", 9, true}, {"w", 8, false}, {"w", 9, true}, {"other", 8, true},
+		} {
+			var highest int64
+			err := db.QueryRow(fence, step.work, step.token).Scan(&highest)
+			if refused := errors.Is(err, sql.ErrNoRows); refused == step.allowed || err != nil && !refused {
+				t.Errorf("%s with token %d: %v, allowed is %t", step.work, step.token, err, step.allowed)
+			}
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,23 +24,37 @@ const preamble = `package snippet
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"log"
+	"net/http"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/aetomala/worklease"
 	"github.com/aetomala/worklease/backend"
 	"github.com/aetomala/worklease/checkpoint"
+	"github.com/aetomala/worklease/leader"
+	"github.com/aetomala/worklease/pool"
 	"github.com/aetomala/worklease/worker"
 )
 
 var (
-	ctx   context.Context
-	store backend.Backend
-	db    *sql.DB
+	ctx     context.Context
+	store   backend.Backend
+	db      *sql.DB
+	lease   worklease.Lease
+	workIDs []string
+	work    pool.WorkFn
+	lead    func(context.Context) error
 
+	_ = errors.New
 	_ = log.Println
+	_ = signal.NotifyContext
+	_ = http.HandleFunc
+	_ = leader.Run
+	_ syscall.Signal
 	_ time.Duration
-	_ worklease.Lease
 	_ worker.WorkFn
 	_ checkpoint.Codec
 )
@@ -119,7 +134,7 @@ func TestBlocks(t *testing.T) {
 
 // The Go code of the other pages is checked as far as its types go.
 func TestCodeOfOtherPages(t *testing.T) {
-	for _, page := range []string{"docs/postgres.md"} {
+	for _, page := range []string{"docs/postgres.md", "docs/production.md"} {
 		compiled := 0
 		for _, b := range blocksOf(t, page) {
 			if b.language == "go" {
@@ -177,24 +192,55 @@ func makeTarget(t *testing.T, line int, target string) {
 	}
 }
 
-// A link within the repository leads to something.
+// A link within the repository leads to something, and its anchor to a heading.
 func TestLinks(t *testing.T) {
-	code := regexp.MustCompile("(?s)```.*?```")
-	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
-	for _, page := range []string{"README.md", "examples/README.md", "docs/architecture.md", "docs/postgres.md", "docs/adr/README.md"} {
+	link := regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
+	pages := []string{
+		"README.md", "UPGRADING.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md",
+		"docs/architecture.md", "docs/comparison.md", "docs/postgres.md", "docs/production.md", "docs/adr/README.md",
+	}
+	records, err := filepath.Glob(filepath.Join(top, "docs/adr/0*.md"))
+	if err != nil || len(records) == 0 {
+		t.Errorf("found %d decisions: %v", len(records), err)
+	}
+	for _, record := range records {
+		pages = append(pages, "docs/adr/"+filepath.Base(record))
+	}
+	for _, page := range pages {
 		found := link.FindAllStringSubmatch(code.ReplaceAllString(read(t, page), ""), -1)
-		if len(found) == 0 {
+		if len(found) == 0 && !strings.HasPrefix(page, "docs/adr/0") {
 			t.Errorf("%s: no link found", page)
 		}
 		for _, match := range found {
-			if strings.Contains(match[1], "://") {
+			path, anchor := match[1], strings.TrimPrefix(match[2], "#")
+			if strings.Contains(path, "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(top, filepath.Dir(page), match[1])); err != nil {
+			target := page
+			if path != "" {
+				target = filepath.Join(filepath.Dir(page), path)
+			}
+			if _, err := os.Stat(filepath.Join(top, target)); err != nil {
 				t.Errorf("%s: %v", page, err)
+			} else if anchor != "" && !slices.Contains(anchorsOf(t, target), anchor) {
+				t.Errorf("%s: %s has no heading for #%s", page, target, anchor)
 			}
 		}
 	}
+}
+
+var code = regexp.MustCompile("(?s)```.*?```")
+
+// anchorsOf returns the anchors of a page's headings, in the way of those who render them.
+func anchorsOf(t *testing.T, page string) (anchors []string) {
+	t.Helper()
+	heading := regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for _, match := range heading.FindAllStringSubmatch(code.ReplaceAllString(read(t, page), ""), -1) {
+		text := dropped.ReplaceAllString(strings.ToLower(match[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(text, " ", "-"))
+	}
+	return anchors
 }
 
 func read(t *testing.T, file string) string {
