@@ -30,6 +30,7 @@ var rules = map[string]rule{
 	"checkpoint":          {},
 
 	"internal/pgtest": {foreign: []string{"github.com/jackc/pgx/v5", "github.com/lib/pq"}}, // for tests only
+	"internal/model":  {module: []string{"backend"}},                                       // for tests only
 
 	// Below the root, since it needs them as the packages above it do.
 	"internal/ident": {},
