@@ -4,6 +4,7 @@ go 1.26
 
 require (
 	github.com/aetomala/worklease v0.0.0
+	github.com/anishathalye/porcupine v1.3.1
 	pgregory.net/rapid v1.3.0
 )
 
