@@ -23,7 +23,10 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 		)
 		ctx, mark, end := outlasting(caller, outlast)
 		defer end()
-		err := b.only(ctx, acquireQuery, []any{workID, holderID, mark(microseconds(ttl))}, &token, &live, &stalled, &holder, &expires)
+		found, again, err := b.ask(ctx, acquireQuery, []any{workID, holderID, mark(microseconds(ttl))}, &token, &live, &stalled, &holder, &expires)
+		if err == nil && !found {
+			err = errMixedUp
+		}
 		if err != nil {
 			return err
 		}
@@ -35,6 +38,8 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 			return err
 		case !token.Valid && !holder.Valid: // free by now; but the one attempt has been made
 			return backend.ErrLeaseHeld
+		case !token.Valid && again && holder.String == holderID: // perhaps by this very call
+			return errUnanswered
 		case !token.Valid:
 			return &backend.HeldError{WorkID: workID, HolderID: holder.String, ExpiresAt: time.UnixMicro(expires.Int64)}
 		}
@@ -75,7 +80,7 @@ func (b *Backend) undo(record backend.LeaseRecord) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()
 	for _, q := range []query{undoFirstAcquireQuery, undoAcquireQuery} {
-		if found, err := b.row(ctx, q, identity(record)); found || err != nil {
+		if found, _, err := b.ask(ctx, q, identity(record)); found || err != nil {
 			return
 		}
 	}

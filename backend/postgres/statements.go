@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -90,22 +91,39 @@ func (s *statements) renew(q query, forgotten string) string {
 // row runs q with its name and args, and scans the columns behind the name of the one row that it
 // returns. found is false if it returns none.
 func (b *Backend) row(ctx context.Context, q query, args []any, dest ...any) (found bool, err error) {
-	var name string
-	args = append([]any{q.name}, args...)
+	found, again, err := b.ask(ctx, q, args, dest...)
+	if err == nil && !found && again {
+		return false, errUnanswered
+	}
+	return found, err
+}
+
+// errUnanswered is for a refusal that may be of a call's own making. database/sql sends a statement once
+// more when the driver calls the connection bad, and lib/pq does so also when one ends instead of an answer.
+// By then the statement may have run, and the second run finds what the first has left.
+var errUnanswered = errors.New("the connection ended before the answer came: the call may have taken effect")
+
+// ask is row for those who can tell what a refusal means. again says that the statement has been sent
+// before, and may have run.
+func (b *Backend) ask(ctx context.Context, q query, args []any, dest ...any) (found, again bool, err error) {
+	var (
+		name string
+		sent int
+	)
 	dest = append([]any{&name}, dest...)
-	err = b.scan(ctx, q, args, dest)
+	err = b.scan(ctx, q, args, dest, &sent)
 	if _, inTx := txFrom(ctx); !inTx && staleConnection(err) {
 		go b.dropIdle()
 	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return false, nil
+		return false, sent > 1, nil
 	case err != nil:
-		return false, err
+		return false, sent > 1, err
 	case name != q.name:
-		return false, errMixedUp
+		return false, sent > 1, errMixedUp
 	}
-	return true, nil
+	return true, sent > 1, nil
 }
 
 // only is row for a query that always returns one.
@@ -117,7 +135,12 @@ func (b *Backend) only(ctx context.Context, q query, args []any, dest ...any) er
 	return err
 }
 
-func (b *Backend) scan(ctx context.Context, q query, args, dest []any) error {
+// scan counts in sent how often the statement goes out, but for what the server has refused unread.
+func (b *Backend) scan(ctx context.Context, q query, args, dest []any, sent *int) error {
+	args = append([]any{valuer(func() (driver.Value, error) {
+		*sent++
+		return q.name, nil
+	})}, args...)
 	if tx, ok := txFrom(ctx); ok {
 		if tx == nil {
 			return errNilTx
@@ -139,6 +162,7 @@ func (b *Backend) scan(ctx context.Context, q query, args, dest []any) error {
 		return err
 	}
 	// The server was replaced, or told to forget. Nothing has run, so this is still the one attempt.
+	*sent = max(0, *sent-1)
 	return b.db.QueryRowContext(ctx, b.prepared.renew(q, text), args...).Scan(dest...)
 }
 
