@@ -39,7 +39,7 @@ var worlds = []struct {
 	short int // steps in the short form
 }{
 	{"memory", func(testing.TB) world { return newMemoryWorld() }, 100, 5_000},
-	{"PostgreSQL, lib/pq", func(tb testing.TB) world { return newStoppedWorld(tb, "pq") }, 1, 400},
+	{"PostgreSQL, pq", func(tb testing.TB) world { return newStoppedWorld(tb, "pq") }, 1, 400},
 	{"PostgreSQL, pgx", func(tb testing.TB) world { return newStoppedWorld(tb, "pgx") }, 1, 400},
 	{"PostgreSQL, its own clock", func(tb testing.TB) world { return newRunningWorld(tb, "pgx") }, 1, 200},
 }
