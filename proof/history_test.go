@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -102,18 +103,17 @@ type history struct {
 	store backend.Backend
 	begun time.Time
 	works []string
-	// fault, if there is one, is called by clients now and then, and may make calls fail.
-	fault func()
+	arena
 
 	mu    sync.Mutex
 	ops   []porcupine.Operation
-	given []backend.LeaseRecord // all records, so that clients use also those of others
-	odd   []error               // failures that only a fault explains
+	given map[int][]backend.LeaseRecord // by client, who use also the records of others
+	odd   []error                       // failures that only a fault explains
 }
 
 // record lets clients loose on a store and returns when they are done.
-func record(ctx context.Context, store backend.Backend, prefix string, random *rand.Rand, fault func()) *history {
-	h := &history{store: store, begun: time.Now(), fault: fault}
+func record(ctx context.Context, a arena, prefix string, random *rand.Rand) *history {
+	h := &history{arena: a, store: a.fresh(), begun: time.Now(), given: make(map[int][]backend.LeaseRecord)}
 	clients := 8 + random.IntN(25)
 	for i := range clients / 4 { // more clients for each and the search gets long
 		h.works = append(h.works, fmt.Sprintf("%s-%d", prefix, i))
@@ -155,11 +155,15 @@ func (c *client) act(ctx context.Context, n int) {
 		record = c.anybodys()
 	}
 	if record == (backend.LeaseRecord{}) || c.random.IntN(3) == 0 {
+		ttl := c.ttl(2)
+		if c.resends {
+			ttl = time.Hour
+		}
 		c.call(ctx, model.Op{
 			Kind:     model.Acquire,
 			WorkID:   c.works[c.random.IntN(len(c.works))],
 			HolderID: fmt.Sprintf("call %d of client %d", n, c.id),
-			TTL:      c.ttl(2),
+			TTL:      ttl,
 		})
 		return
 	}
@@ -188,13 +192,18 @@ func (c *client) ttl(n int) time.Duration {
 	return time.Hour
 }
 
+// anybodys returns a record of this client, or of another if they use those, over or not.
 func (c *client) anybodys() backend.LeaseRecord {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.given) == 0 {
+	given := c.given[c.id]
+	if !c.resends {
+		given = slices.Concat(slices.Collect(maps.Values(c.given))...)
+	}
+	if len(given) == 0 {
 		return backend.LeaseRecord{}
 	}
-	return c.given[c.random.IntN(len(c.given))]
+	return given[c.random.IntN(len(given))]
 }
 
 // call makes a call and writes it down.
@@ -240,7 +249,7 @@ func (c *client) call(ctx context.Context, op model.Op) {
 	}
 	if err == nil && op.Kind == model.Acquire {
 		c.mine = acquired
-		c.given = append(c.given, acquired)
+		c.given[c.id] = append(c.given[c.id], acquired)
 	}
 	c.ops = append(c.ops, porcupine.Operation{ClientId: c.id, Input: op, Call: int64(invoked), Output: got, Return: returned})
 }

@@ -183,7 +183,8 @@ func TestHistoriesOfAWrongStoreAreNotLinearizable(t *testing.T) {
 			var err error
 			for i := 0; i < histories && err == nil; i++ {
 				random := rand.New(rand.NewPCG(3, uint64(i)))
-				err = record(t.Context(), wrong.store(), "work", random, nil).check()
+				wrongArena := arena{fresh: func() backend.Backend { return wrong.store() }}
+				err = record(t.Context(), wrongArena, "work", random).check()
 			}
 			if (err == nil) != wrong.right {
 				t.Errorf("found: %v", err)
