@@ -35,13 +35,13 @@ func (w *runningWorld) shortest() time.Duration { return time.Minute }
 var worlds = []struct {
 	name  string
 	open  func(tb testing.TB) world
-	share int // of a hundred, on top of each other
+	share int // in the long form, of a hundred steps on the memory store
 	short int // steps in the short form
 }{
-	{"memory", func(testing.TB) world { return newMemoryWorld() }, 100, 5_000},
-	{"PostgreSQL, pq", func(tb testing.TB) world { return newStoppedWorld(tb, "pq") }, 1, 400},
-	{"PostgreSQL, pgx", func(tb testing.TB) world { return newStoppedWorld(tb, "pgx") }, 1, 400},
-	{"PostgreSQL, its own clock", func(tb testing.TB) world { return newRunningWorld(tb, "pgx") }, 1, 200},
+	{"memory", func(testing.TB) world { return newMemoryWorld() }, 100, 3_000},
+	{"PostgreSQL, pq", func(tb testing.TB) world { return newStoppedWorld(tb, "pq") }, 1, 300},
+	{"PostgreSQL, pgx", func(tb testing.TB) world { return newStoppedWorld(tb, "pgx") }, 1, 300},
+	{"PostgreSQL, its own clock", func(tb testing.TB) world { return newRunningWorld(tb, "pgx") }, 1, 150},
 }
 
 func TestStoresAreAsTheModel(t *testing.T) {
