@@ -48,7 +48,7 @@ func (l *lease) call(ctx context.Context, op operation, token Token, do func() e
 		took = l.now().at.Sub(start.at)
 	}
 	if op.ends {
-		token.hold.left()
+		token.hold.left(err)
 	}
 	fenced := false
 	switch {

@@ -87,7 +87,8 @@ func ended(parent context.Context, cause error) (context.Context, func()) {
 // LeaseWindow returns when the window of the lease closes that ctx works under: ctx is the renewCtx of
 // a [Lease.StartRenewal], or derived from one. The deadline is of the local clocks, with a monotonic
 // reading, and moves with every success. ok is false for any other ctx, once renewCtx has ended, and
-// from the moment that Release or Forget is called: if that fails, until a later call has succeeded.
+// from the moment that Release or Forget is called, also if that fails: unless the store refused it, it may
+// be carried out yet.
 func LeaseWindow(ctx context.Context) (deadline time.Time, ok bool) {
 	if ctx == nil {
 		return time.Time{}, false

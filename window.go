@@ -1,6 +1,7 @@
 package worklease
 
 import (
+	"errors"
 	"sync"
 	"time"
 )
@@ -51,7 +52,7 @@ type hold struct {
 	lost     error         // why the window closed before its time; nil if it did not
 	losses   int           // how often lost was set
 	leaving  int           // how many Releases and Forgets are under way
-	doubt    instant       // when one last came back: it may have come through, or may yet
+	doubt    bool          // one came back without a verdict: it may have come through, or may yet
 	renewals map[*renewal]struct{}
 	finished []*renewal // whose contexts end when mu is unlocked
 }
@@ -133,19 +134,19 @@ func (h *hold) leave() {
 	h.leaving++
 }
 
-// left is called when the call has come back. If it failed, only the success of a later one is reason
-// to rely on the lease again.
-func (h *hold) left() {
+// left is called when the call has come back. Without a verdict of the store it may still be on its way,
+// and overtake any later call: no success is reason to rely on the lease again.
+func (h *hold) left(err error) {
 	h.mu.Lock()
 	defer h.unlock()
 	h.leaving--
-	h.doubt = h.now()
+	if err != nil && !errors.Is(err, ErrFenced) && !errors.Is(err, ErrLeaseExpired) {
+		h.doubt = true
+	}
 }
 
 // certain reports whether the holder may rely on the window. Called with mu locked.
-func (h *hold) certain() bool {
-	return h.leaving == 0 && !h.window.opened.at.Before(h.doubt.at)
-}
+func (h *hold) certain() bool { return h.leaving == 0 && !h.doubt }
 
 // remaining returns how long the window stays open. Called with mu locked.
 func (h *hold) remaining(now instant) time.Duration {
