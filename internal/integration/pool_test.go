@@ -148,8 +148,9 @@ func describeHandover(ctx context.Context, w *world) {
 				}()
 				for ctx.Err() == nil {
 					done++
-					if err := lease.Checkpoint(ctx, token, []byte(strconv.Itoa(done))); err != nil {
-						done-- // cut off by the shutdown: the final state says what counts
+					// One that the shutdown cut off might still arrive, after the final state even.
+					if err := lease.Checkpoint(context.WithoutCancel(ctx), token, []byte(strconv.Itoa(done))); err != nil {
+						done--
 						break
 					}
 					select {

@@ -35,8 +35,9 @@ var (
 	errWork  = errors.New("work failed")
 )
 
-// TestStores runs every spec on every store.
+// TestStores runs every spec on every store. It mostly waits, so that the other tests can run beside it.
 func TestStores(t *testing.T) {
+	t.Parallel()
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	stores := []struct {
 		name string
