@@ -46,7 +46,8 @@ var (
 // [context.Canceled], and the cause [context.DeadlineExceeded].
 //
 // prior is what the last holder left; a fresh work ID has a zero Checkpoint. To lose less in a crash,
-// WorkFn calls Lease.Checkpoint with token while it works.
+// WorkFn calls Lease.Checkpoint with token while it works. One that is cut off as ctx ends may still reach the
+// store later, and replace the final state: let it be made under [context.WithoutCancel], with a timeout.
 //
 // The state returned is saved as the final checkpoint: nil leaves the last one as it is, and an empty
 // one clears it. Runner does not keep the slice, but a save that CleanupTimeout cut off may still read it.

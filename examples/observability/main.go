@@ -31,7 +31,7 @@ func class(err error) (string, slog.Level) {
 	case errors.Is(err, context.Canceled):
 		return "cancelled", slog.LevelInfo
 	case errors.Is(err, context.DeadlineExceeded):
-		return "timeout", slog.LevelWarn // a slow store, or a pool of connections that is used up
+		return "timeout", slog.LevelWarn // of a call with a deadline: a slow store, or no free connection
 	default:
 		return "fault", slog.LevelError // the store's: the database is away, read-only, lacks a table
 	}
