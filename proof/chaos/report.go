@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// partitions are the kinds that count as such in the summary.
+var partitions = []string{"freeze", "delay", "drop", "refuse", "freeze-all", "delay-all", "drop-all", "refuse-all"}
+
+// report prints what a run has come to.
+func (o *outcome) report(out io.Writer) error {
+	c, f := o.config, o.checked.Figures
+	count := make(map[string]int)
+	for _, fault := range o.faults {
+		count[fault.Kind]++
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "fault\tsurvived\trecoveries\tworst, in TTLs\twhat\n")
+	for _, kind := range faults {
+		if count[kind.kind] == 0 {
+			continue
+		}
+		worst := "-"
+		if o.recovery.Count[kind.kind] > 0 {
+			worst = o.inTTLs(o.recovery.Worst[kind.kind])
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", kind.kind, count[kind.kind], o.recovery.Count[kind.kind], worst, kind.what)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	sum := func(kinds ...string) (n int) {
+		for _, kind := range kinds {
+			n += count[kind]
+		}
+		return n
+	}
+	worst := time.Duration(0)
+	for _, d := range o.recovery.Worst {
+		worst = max(worst, d)
+	}
+	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\nseed\t%d\n", c.Seed)
+	fmt.Fprintf(w, "time, TTL\t%v, %v\n", o.took.Round(time.Second), c.TTL)
+	fmt.Fprintf(w, "workers, their processes, work IDs\t%d, %d, %d\n", c.Workers, o.lives, c.Works)
+	fmt.Fprintf(w, "kills, pauses, partitions, server restarts\t%d, %d, %d, %d\n",
+		sum("kill"), sum("pause"), sum(partitions...), sum("stop-fast", "stop-immediate"))
+	fmt.Fprintf(w, "faults in all\t%d\n", len(o.faults))
+	fmt.Fprintf(w, "tenures, handoffs to another process\t%d, %d\n", f.Tenures, f.Handoffs)
+	for _, exit := range slices.Sorted(maps.Keys(f.Exits)) {
+		fmt.Fprintf(w, "  that read %s\t%d\n", exit, f.Exits[exit])
+	}
+	fmt.Fprintf(w, "steps, effects\t%d, %d\n", f.Steps, f.Effects)
+	fmt.Fprintf(w, "checkpoints acknowledged\t%d\n", f.Saves)
+	fmt.Fprintf(w, "calls that nobody knows the outcome of\t%d\n", f.Doubtful)
+	fmt.Fprintf(w, "looks at the lease window that found it open\t%d\n", f.Claims)
+	fmt.Fprintf(w, "worst time to recover after a fault, in TTLs\t%s (%d disturbed ones left out)\n", o.inTTLs(worst), o.recovery.Disturbed)
+	fmt.Fprintf(w, "all finished after the last fault, in TTLs\t%s (may take %s)\n", o.inTTLs(f.LastToEnd), o.inTTLs(c.Bound))
+	fmt.Fprintf(w, "violations\t%d\n", len(o.checked.Violations)+len(o.problems))
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, v := range o.checked.Violations {
+		fmt.Fprintln(out, "VIOLATION:", v)
+	}
+	for _, p := range o.problems {
+		fmt.Fprintln(out, "VIOLATION:", p)
+	}
+	return nil
+}
+
+func (o *outcome) inTTLs(d time.Duration) string {
+	return fmt.Sprintf("%.2f", float64(d)/float64(o.config.TTL))
+}
