@@ -63,13 +63,11 @@ func mainWithFlags() int {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		return 2
-	case o.broken():
+	case len(o.violations()) > 0:
 		return 1
 	}
 	return 0
 }
-
-func (o *outcome) broken() bool { return len(o.checked.Violations)+len(o.problems) > 0 }
 
 func parsePlan(text string) (plan, error) {
 	p := make(plan)

@@ -57,21 +57,32 @@ func (o *outcome) report(out io.Writer) error {
 	}
 	fmt.Fprintf(w, "steps, effects\t%d, %d\n", f.Steps, f.Effects)
 	fmt.Fprintf(w, "checkpoints acknowledged\t%d\n", f.Saves)
-	fmt.Fprintf(w, "calls that nobody knows the outcome of\t%d\n", f.Doubtful)
+	fmt.Fprintf(w, "calls that failed with nobody knowing their outcome\t%d\n", f.Doubtful)
 	fmt.Fprintf(w, "looks at the lease window that found it open\t%d\n", f.Claims)
 	fmt.Fprintf(w, "worst time to recover after a fault, in TTLs\t%s (%d disturbed ones left out)\n", o.inTTLs(worst), o.recovery.Disturbed)
+	fmt.Fprintf(w, "longest that a work ID stood still, in TTLs\t%s\n", o.inTTLs(o.recovery.Standstill))
 	fmt.Fprintf(w, "all finished after the last fault, in TTLs\t%s (may take %s)\n", o.inTTLs(f.LastToEnd), o.inTTLs(c.Bound))
-	fmt.Fprintf(w, "violations\t%d\n", len(o.checked.Violations)+len(o.problems))
+	fmt.Fprintf(w, "violations\t%d\n", len(o.violations()))
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, v := range o.checked.Violations {
+	violations := o.violations()
+	for _, v := range violations[:min(len(violations), 30)] {
 		fmt.Fprintln(out, "VIOLATION:", v)
 	}
-	for _, p := range o.problems {
-		fmt.Fprintln(out, "VIOLATION:", p)
+	if more := len(violations) - 30; more > 0 {
+		fmt.Fprintf(out, "and %d more\n", more)
 	}
 	return nil
+}
+
+// violations are all the promises that were broken, and all the processes that broke down.
+func (o *outcome) violations() []string {
+	all := slices.Clone(o.problems)
+	for _, v := range o.checked.Violations {
+		all = append(all, v.String())
+	}
+	return all
 }
 
 func (o *outcome) inTTLs(d time.Duration) string {

@@ -14,6 +14,9 @@ type Recovery struct {
 	Count map[string]int
 	// Disturbed counts those left out because another fault came before the work had gone on.
 	Disturbed int
+	// Standstill is the longest time between two acknowledged checkpoints of one work ID, whatever came
+	// between them.
+	Standstill time.Duration
 }
 
 // Recover measures, after each fault, each work ID whose holder it hit: all of them if it was done to the
@@ -25,6 +28,9 @@ func Recover(h History, faults []Fault) Recovery {
 	works, _ := worksOf(h.Events)
 	for _, w := range sorted(works) {
 		saves := w.acknowledged()
+		for i := 1; i < len(saves); i++ {
+			r.Standstill = max(r.Standstill, saves[i].Sub(saves[i-1]))
+		}
 		workers := make(map[int]bool)
 		for _, t := range w.tenures {
 			workers[WorkerOf(t.holder)] = true

@@ -36,11 +36,3 @@ func ParseState(text string) (State, error) {
 	}
 	return s, nil
 }
-
-// follows reports whether s was tried after other.
-func (s State) follows(other State) bool {
-	if s.Token != other.Token {
-		return s.Token > other.Token
-	}
-	return s.Try > other.Try
-}
