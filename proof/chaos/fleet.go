@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/aetomala/worklease/proof/chaos/history"
 )
@@ -180,6 +181,23 @@ func (f *fleet) finish() {
 		m.mu.Lock()
 		_, _ = io.WriteString(m.stdin, finishLine+"\n") // the next life is told anyway
 		m.mu.Unlock()
+	}
+}
+
+// settle waits until all members have ended, as they do when they have found all their work done. Who
+// was late to look has the lease for a moment once more, and must not be killed with it.
+func (f *fleet) settle(patience time.Duration) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.wg.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		f.mu.Lock()
+		f.problems = append(f.problems, fmt.Sprintf("some workers have not ended %v after all work had", patience))
+		f.mu.Unlock()
 	}
 }
 

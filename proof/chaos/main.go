@@ -43,6 +43,7 @@ func mainWithFlags() int {
 	flag.IntVar(&c.Rivals, "rivals", 4, "workers that compete for each work ID")
 	flag.DurationVar(&c.Bound, "bound", 30*time.Second, "time for all work to finish after the last fault")
 	flag.StringVar(&c.Sabotage, "sabotage", "", "defect that the workers have: "+strings.Join(sabotages, ", "))
+	log := flag.String("log", "", "file to write all events and faults to, a line each")
 	c.Plan = full
 	flag.Func("faults", "faults of each kind, as in kill=10,pause=5 (default: 1,300 of all kinds)", func(text string) (err error) {
 		c.Plan, err = parsePlan(text)
@@ -58,6 +59,9 @@ func mainWithFlags() int {
 	h.close()
 	if err == nil {
 		err = o.report(os.Stdout)
+	}
+	if err == nil && *log != "" {
+		err = o.writeLog(*log)
 	}
 	switch {
 	case err != nil:

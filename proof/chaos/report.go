@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -83,6 +87,23 @@ func (o *outcome) violations() []string {
 		all = append(all, v.String())
 	}
 	return all
+}
+
+// writeLog writes what a violation can be understood from.
+func (o *outcome) writeLog(name string) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(file)
+	enc := json.NewEncoder(out)
+	for _, e := range o.history.Events {
+		err = errors.Join(err, enc.Encode(e))
+	}
+	for _, f := range o.faults {
+		err = errors.Join(err, enc.Encode(f))
+	}
+	return errors.Join(err, out.Flush(), file.Close())
 }
 
 func (o *outcome) inTTLs(d time.Duration) string {

@@ -30,6 +30,7 @@ type config struct {
 // outcome is what a run has come to.
 type outcome struct {
 	config   config
+	history  history.History
 	checked  history.Result
 	faults   []history.Fault
 	recovery history.Recovery
@@ -77,6 +78,7 @@ func run(ctx context.Context, tb testing.TB, c config) (*outcome, error) {
 	n.fleet.finish()
 	select {
 	case <-n.fleet.allDone:
+		n.fleet.settle(c.Bound)
 	case <-time.After(c.Bound):
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -86,7 +88,7 @@ func run(ctx context.Context, tb testing.TB, c config) (*outcome, error) {
 	if err := readTables(ctx, db, &h); err != nil {
 		return nil, err
 	}
-	o := &outcome{config: c, checked: history.Check(h), faults: n.faults, problems: n.fleet.problems}
+	o := &outcome{config: c, history: h, checked: history.Check(h), faults: n.faults, problems: n.fleet.problems}
 	o.recovery = history.Recover(h, n.faults)
 	for _, m := range n.fleet.members {
 		o.lives += m.life

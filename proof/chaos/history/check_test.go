@@ -115,6 +115,23 @@ func TestEveryViolationIsFound(t *testing.T) {
 			h.change(40, func(e *Event) { e.Kind = SaveLost })
 			h.change(145, func(e *Event) { e.State = state1 })
 		}, Backwards},
+		{"a successor reads what nobody has saved, while something else is in doubt", func(h *History) {
+			h.change(60, func(e *Event) { e.Kind = SaveLost })
+			h.change(145, func(e *Event) { e.State = State{Step: 2, Token: 1, Try: 3}.String() })
+		}, Backwards},
+		{"a successor reads an earlier step that was tried after a later one", func(h *History) {
+			earlier := State{Step: 1, Token: 2, Try: 1}.String()
+			h.change(160, func(e *Event) { e.State = earlier })
+			h.change(170, func(e *Event) { e.Kind, e.State = SaveLost, earlier })
+			h.change(212, func(e *Event) { e.State = earlier })
+		}, Backwards},
+		{"a successor reads what was in doubt before the same step was acknowledged", func(h *History) {
+			again := State{Step: 1, Token: 1, Try: 2}.String()
+			h.change(40, func(e *Event) { e.Kind = SaveLost })
+			h.change(50, func(e *Event) { e.State = again })
+			h.change(60, func(e *Event) { e.State = again })
+			h.change(145, func(e *Event) { e.State = state1 })
+		}, Backwards},
 		{"a successor reads what its predecessor tried after another tenure had begun", func(h *History) {
 			again := State{Step: 3, Token: 1, Try: 3}.String()
 			h.add(Event{At: 150, Kind: Saving, Holder: first, Token: 1, State: again})
@@ -170,6 +187,11 @@ func TestEveryViolationIsFound(t *testing.T) {
 		}, WrongExit},
 		{"the first reads that there was somebody", func(h *History) {
 			h.change(22, func(e *Event) { e.Exit, e.Previous = "expired", second })
+		}, WrongExit},
+		{"an acquisition that nobody heard of is said to have finished", func(h *History) {
+			h.add(Event{At: 191, Kind: Acquiring, Holder: first})
+			h.add(Event{At: 192, Kind: AcquireLost, Holder: first})
+			h.change(212, func(e *Event) { e.Previous = first })
 		}, WrongExit},
 		{"an acquisition that nobody heard of is blamed long after", func(h *History) {
 			h.add(Event{At: 1, Kind: Acquiring, Holder: third})
@@ -275,6 +297,9 @@ func TestWhatMayHappenIsNoViolation(t *testing.T) {
 		}},
 		{"a save is acknowledged late", func(h *History) {
 			h.change(60, func(e *Event) { e.At = 142 }) // it was begun, and may have happened, in time
+		}},
+		{"a holder reads its own checkpoint", func(h *History) {
+			h.add(Event{At: 255, Kind: Read, Holder: third, Token: 3, State: state5, Exit: "finished", Previous: second})
 		}},
 		{"acquisitions overlap", func(h *History) {
 			h.change(200, func(e *Event) { e.At = 20 })
