@@ -23,7 +23,7 @@ func short(t *testing.T, c config) *outcome {
 	t.Helper()
 	c.Seed = uint64(time.Now().UnixNano())
 	c.TTL, c.Step, c.Settled = time.Second, 40*time.Millisecond, time.Second
-	c.Rivals, c.Bound = 3, 2*time.Minute
+	c.Peace, c.Rivals, c.Bound = c.TTL/10, 3, 2*time.Minute
 	o, err := run(t.Context(), t, c)
 	if err != nil {
 		t.Fatalf("seed %d: %v", c.Seed, err)

@@ -4,14 +4,16 @@ import "time"
 
 // job is what a worker is told on its standard input.
 type job struct {
-	Holder   string
-	DSN      string
-	Driver   string
-	TTL      time.Duration
-	Step     time.Duration // between two steps, on average
-	Poll     time.Duration // between two attempts to acquire a lease
-	Works    []assignment
-	Sabotage string
+	Holder string
+	DSN    string
+	Driver string
+	// Unprepared is for a store that prepares no statements.
+	Unprepared bool
+	TTL        time.Duration
+	Step       time.Duration // between two steps, on average
+	Poll       time.Duration // between two attempts to acquire a lease
+	Works      []assignment
+	Sabotage   string
 }
 
 // assignment is a work ID that a worker competes for.

@@ -28,8 +28,8 @@ func main() {
 // full is what the long run has of each kind, in seven minutes.
 var full = plan{
 	"kill": 520, "pause": 310, "drain": 60, "freeze": 90, "delay": 60, "drop": 80, "refuse": 80,
-	"stop-fast": 26, "stop-immediate": 26, "freeze-all": 6, "delay-all": 6, "drop-all": 6, "refuse-all": 6,
-	"terminate": 6, "lock": 6, "read-only": 6, "read-only-session": 6, "timeout": 6, "sync-stall": 8,
+	"stop-fast": 26, "stop-immediate": 26, "freeze-all": 4, "delay-all": 4, "drop-all": 4, "refuse-all": 4,
+	"terminate": 4, "lock": 4, "read-only": 4, "read-only-session": 4, "timeout": 4, "sync-stall": 5,
 }
 
 func mainWithFlags() int {
@@ -50,7 +50,7 @@ func mainWithFlags() int {
 		return err
 	})
 	flag.Parse()
-	c.Settled = c.TTL
+	c.Settled, c.Peace = c.TTL, c.TTL
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -15,6 +15,7 @@ import (
 // server has one; the lanes know nothing of each other.
 type nemesis struct {
 	ttl     time.Duration
+	peace   time.Duration // between two faults of the server, at least
 	fleet   *fleet
 	proxies []*pgtest.Proxy // by worker; they lead to trunk
 	trunk   *pgtest.Proxy   // in front of the server
@@ -67,21 +68,21 @@ func (n *nemesis) rage(ctx context.Context, p plan, seed uint64, span time.Durat
 	for worker, deck := range perWorker {
 		lanes.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(worker)+2))
-			n.lane(ctx, rng, deck, span, func(f fault) { f.onWorker(ctx, n, rng, worker) }, worker)
+			n.lane(ctx, rng, deck, span, n.ttl/5, worker, func(f fault) { f.onWorker(ctx, n, rng, worker) })
 		})
 	}
 	rng := rand.New(rand.NewPCG(seed, 1))
-	n.lane(ctx, rng, server, span, func(f fault) { f.onServer(ctx, n, rng) }, -1)
+	n.lane(ctx, rng, server, span, n.peace, -1, func(f fault) { f.onServer(ctx, n, rng) })
 	lanes.Wait()
 }
 
-// lane spreads the faults of a deck over the time there is.
-func (n *nemesis) lane(ctx context.Context, rng *rand.Rand, deck []fault, span time.Duration, do func(fault), worker int) {
+// lane spreads the faults of a deck over the time there is, with some peace after each.
+func (n *nemesis) lane(ctx context.Context, rng *rand.Rand, deck []fault, span, peace time.Duration, worker int, do func(fault)) {
 	begun := time.Now()
 	for i, f := range deck {
-		// Somewhere in the i-th part of the span, but never without a moment's peace.
+		// Somewhere in the i-th part of the span, if it is not over.
 		at := time.Duration((float64(i) + rng.Float64()) / float64(len(deck)) * float64(span))
-		if pause.Sleep(ctx, max(n.ttl/10, at-time.Since(begun))) != nil {
+		if pause.Sleep(ctx, max(peace, at-time.Since(begun))) != nil {
 			return
 		}
 		start := history.Now()

@@ -59,6 +59,7 @@ func (o *outcome) report(out io.Writer) error {
 	for _, exit := range slices.Sorted(maps.Keys(f.Exits)) {
 		fmt.Fprintf(w, "  that read %s\t%d\n", exit, f.Exits[exit])
 	}
+	fmt.Fprintf(w, "  of one who never heard that it had the lease\t%d\n", f.Unheard)
 	fmt.Fprintf(w, "steps, effects\t%d, %d\n", f.Steps, f.Effects)
 	fmt.Fprintf(w, "checkpoints acknowledged\t%d\n", f.Saves)
 	fmt.Fprintf(w, "calls that failed with nobody knowing their outcome\t%d\n", f.Doubtful)

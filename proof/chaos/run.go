@@ -25,6 +25,7 @@ type config struct {
 	Plan     plan
 	Sabotage string
 	Settled  time.Duration // before the first fault
+	Peace    time.Duration // between two faults of the server, at least
 }
 
 // outcome is what a run has come to.
@@ -45,7 +46,8 @@ const effectsTable = `CREATE TABLE effects (
 // run starts a server and the workers, has the nemesis rage, lets the work finish and checks what there was.
 func run(ctx context.Context, tb testing.TB, c config) (*outcome, error) {
 	begun := time.Now()
-	server := pgtest.New(tb, "max_connections = 500", "log_min_messages = fatal")
+	// Without fsync a server that is stopped loses nothing; only a machine would.
+	server := pgtest.New(tb, "max_connections = 500", "log_min_messages = fatal", "fsync = off")
 	db := pgtest.Open(tb, "pgx", server.DSN("application_name=admin"))
 	for _, definition := range []string{postgres.Schema, effectsTable} {
 		if _, err := db.ExecContext(ctx, definition); err != nil {
@@ -54,6 +56,7 @@ func run(ctx context.Context, tb testing.TB, c config) (*outcome, error) {
 	}
 	n := &nemesis{
 		ttl:    c.TTL,
+		peace:  c.Peace,
 		server: server,
 		trunk:  pgtest.NewProxy(tb, server.DSN()),
 		admin: &administrator{tb: tb, dsn: server.DSN("application_name=admin", "synchronous_commit=local",
@@ -97,16 +100,27 @@ func run(ctx context.Context, tb testing.TB, c config) (*outcome, error) {
 	return o, nil
 }
 
+// accesses are the ways in which programs talk to the server.
+var accesses = []struct {
+	driver     string
+	unprepared bool
+	params     []string
+}{
+	{driver: "pgx"},
+	{driver: "postgres"},
+	{driver: "pgx", unprepared: true, params: []string{"default_query_exec_mode=exec"}},
+	{driver: "postgres", unprepared: true, params: []string{"binary_parameters=yes"}},
+}
+
 // jobs gives each worker a proxy, and each work ID some workers that compete for it.
 func (n *nemesis) jobs(tb testing.TB, c config, together map[string]bool) []job {
 	jobs := make([]job, c.Workers)
 	for i := range jobs {
 		proxy := pgtest.NewProxy(tb, n.trunk.DSN())
 		n.proxies = append(n.proxies, proxy)
-		jobs[i] = job{DSN: proxy.DSN(), Driver: "pgx", TTL: c.TTL, Step: c.Step, Poll: c.TTL / 5, Sabotage: c.Sabotage}
-		if i%2 == 1 {
-			jobs[i].Driver = "postgres"
-		}
+		jobs[i] = job{TTL: c.TTL, Step: c.Step, Poll: c.TTL / 5, Sabotage: c.Sabotage}
+		a := accesses[i%len(accesses)]
+		jobs[i].Driver, jobs[i].Unprepared, jobs[i].DSN = a.driver, a.unprepared, pgtest.WithParams(proxy.DSN(), a.params...)
 	}
 	for i := range c.Works {
 		a := assignment{ID: fmt.Sprintf("work-%02d", i), Together: i%2 == 0}

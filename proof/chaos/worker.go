@@ -73,7 +73,11 @@ func startProcess(stdin *bufio.Reader) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := postgres.New(leases)
+	var options []postgres.Option
+	if p.Unprepared {
+		options = append(options, postgres.WithoutPrepare())
+	}
+	store, err := postgres.New(leases, options...)
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,7 @@ type Figures struct {
 	Tenures   int
 	Handoffs  int            // from one process to another
 	Exits     map[string]int // read by successors
+	Unheard   int            // of these, what only an acquisition explains that nobody heard of
 	Steps     int            // saved, over all work IDs
 	Effects   int
 	Saves     int // acknowledged
@@ -89,7 +90,7 @@ func Check(h History) Result {
 		}
 		w.checkTokens(report)
 		w.checkClaims(report)
-		w.checkExits(report, h.Linger)
+		figures.Unheard += w.checkExits(report, h.Linger)
 		w.checkSaves(report)
 		last := w.checkEnd(report, rows[w.id], h.Quiet, h.Bound)
 		checkEffects(report, effects[w.id], last.Step, h.Works[w.id])

@@ -55,8 +55,8 @@ func (w *work) checkClaims(report reporter) {
 
 // checkExits: what a successor reads is what its predecessor declared, or that it declared nothing. The
 // predecessor is the known tenure with the next lower token, or somebody who acquired the lease and never
-// heard of it.
-func (w *work) checkExits(report reporter, linger time.Duration) {
+// heard of it; how often only that explains what was read is returned.
+func (w *work) checkExits(report reporter, linger time.Duration) (unheardOf int) {
 	for i, t := range w.tenures {
 		if t.read == nil {
 			continue
@@ -78,6 +78,7 @@ func (w *work) checkExits(report reporter, linger time.Duration) {
 			return a.holder == previous && a.begun[0] < t.begun[1] && (a.begun[1] == never || a.begun[1].Add(linger) > since)
 		})
 		if unheard && (exit == "expired" || exit == "abandoned") {
+			unheardOf++
 			continue
 		}
 		if p == nil {
@@ -87,6 +88,7 @@ func (w *work) checkExits(report reporter, linger time.Duration) {
 		report(WrongExit, "%s with token %d read %q of %q; %s with token %d had left as %q",
 			t.holder, t.token, exit, previous, p.holder, p.token, p.exits())
 	}
+	return unheardOf
 }
 
 // exits returns the ways in which the tenure may have ended.
