@@ -125,19 +125,20 @@ func (m *member) attend(cmd *exec.Cmd, events *os.File, stderr *tail) {
 		f.take(line)
 	}
 	err := errors.Join(cmd.Wait(), events.Close())
-	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	killed := status.Signaled() && status.Signal() == syscall.SIGKILL
 	m.mu.Lock()
 	sentHome := m.sentHome
 	m.mu.Unlock()
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	by := func(s syscall.Signal) bool { return status.Signaled() && status.Signal() == s }
+	// Who is sent home too early in its life has not learnt to obey yet, and just dies.
+	wanted := by(syscall.SIGKILL) || sentHome && (err == nil || by(syscall.SIGTERM))
 	f.mu.Lock()
-	if err != nil && !killed {
+	if err != nil && !wanted {
 		f.problems = append(f.problems, fmt.Sprintf("worker %d: %v: %s", m.index, err, stderr))
 	}
-	again := !f.closing && (killed || sentHome || !f.order)
 	f.mu.Unlock()
-	if !again {
-		return
+	if !wanted {
+		return // its work is done, or it would only fail again
 	}
 	if err := m.begin(); err != nil {
 		f.mu.Lock()
@@ -162,6 +163,13 @@ func (f *fleet) take(line []byte) {
 			close(f.allDone)
 		}
 	}
+}
+
+// lives returns how many there have been.
+func (m *member) lives() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.life
 }
 
 // signal sends a signal to the present life. There may be none just now.

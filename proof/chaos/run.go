@@ -94,7 +94,7 @@ func run(ctx context.Context, tb testing.TB, c config) (*outcome, error) {
 	o := &outcome{config: c, history: h, checked: history.Check(h), faults: n.faults, problems: n.fleet.problems}
 	o.recovery = history.Recover(h, n.faults)
 	for _, m := range n.fleet.members {
-		o.lives += m.life
+		o.lives += m.lives()
 	}
 	o.took = time.Since(begun)
 	return o, nil
