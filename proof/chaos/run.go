@@ -62,7 +62,7 @@ func run(ctx context.Context, tb testing.TB, c config) (*outcome, error) {
 		admin: &administrator{tb: tb, dsn: server.DSN("application_name=admin", "synchronous_commit=local",
 			"statement_timeout=0", "default_transaction_read_only=off")},
 	}
-	h := history.History{Works: make(map[string]bool), Bound: c.Bound, Linger: 6 * c.TTL}
+	h := history.History{Works: make(map[string]bool), Bound: c.Bound, TTL: c.TTL, Linger: 6 * c.TTL}
 	n.fleet = newFleet(n.jobs(tb, c, h.Works), c.Works)
 	defer n.fleet.stop()
 	if err := n.fleet.start(); err != nil {

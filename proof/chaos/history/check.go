@@ -40,6 +40,7 @@ type History struct {
 	Rows    []Row // of the leases, when all is over
 	// Works says of each work ID whether its effects and its checkpoints are committed together.
 	Works map[string]bool
+	TTL   time.Duration
 	// Linger is how long after its end a call that failed may still reach the server.
 	Linger time.Duration
 	// Quiet is when the faults stopped, and Bound how long after that each work ID may take to finish.
@@ -90,7 +91,7 @@ func Check(h History) Result {
 		}
 		w.checkTokens(report)
 		w.checkClaims(report)
-		figures.Unheard += w.checkExits(report, h.Linger)
+		figures.Unheard += w.checkExits(report, h.TTL, h.Linger)
 		w.checkSaves(report)
 		last := w.checkEnd(report, rows[w.id], h.Quiet, h.Bound)
 		checkEffects(report, effects[w.id], last.Step, h.Works[w.id])

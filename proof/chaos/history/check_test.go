@@ -69,6 +69,7 @@ func story() *History {
 		},
 		Rows:   []Row{{Work: "w", Holder: third, Token: 3, State: state5, Exit: "retired"}},
 		Works:  map[string]bool{"w": true},
+		TTL:    100,
 		Linger: 50,
 		Quiet:  200,
 		Bound:  100,
@@ -193,6 +194,10 @@ func TestEveryViolationIsFound(t *testing.T) {
 			h.add(Event{At: 192, Kind: AcquireLost, Holder: first})
 			h.change(212, func(e *Event) { e.Previous = first })
 		}, WrongExit},
+		{"an acquisition follows itself before it can have lapsed", func(h *History) {
+			h.change(200, func(e *Event) { e.At = 111 })
+			h.change(212, func(e *Event) { e.Exit, e.Previous = "expired", third })
+		}, WrongExit},
 		{"an acquisition that nobody heard of is blamed long after", func(h *History) {
 			h.add(Event{At: 1, Kind: Acquiring, Holder: third})
 			h.add(Event{At: 2, Kind: AcquireLost, Holder: third})
@@ -291,6 +296,10 @@ func TestWhatMayHappenIsNoViolation(t *testing.T) {
 		{"the holder of an acquisition was killed before it heard of it", func(h *History) {
 			h.add(Event{At: 191, Kind: Acquiring, Holder: first})
 			h.change(212, func(e *Event) { e.Exit, e.Previous = "expired", first })
+		}},
+		{"an acquisition follows itself", func(h *History) {
+			h.change(200, func(e *Event) { e.At = 110 })
+			h.change(212, func(e *Event) { e.Exit, e.Previous = "expired", third })
 		}},
 		{"a successor begins before the window of one who has released would have ended", func(h *History) {
 			h.change(150, func(e *Event) { e.Until = 300 })

@@ -56,7 +56,7 @@ func (w *work) checkClaims(report reporter) {
 // checkExits: what a successor reads is what its predecessor declared, or that it declared nothing. The
 // predecessor is the known tenure with the next lower token, or somebody who acquired the lease and never
 // heard of it; how often only that explains what was read is returned.
-func (w *work) checkExits(report reporter, linger time.Duration) (unheardOf int) {
+func (w *work) checkExits(report reporter, ttl, linger time.Duration) (unheardOf int) {
 	for i, t := range w.tenures {
 		if t.read == nil {
 			continue
@@ -77,6 +77,10 @@ func (w *work) checkExits(report reporter, linger time.Duration) (unheardOf int)
 		unheard := slices.ContainsFunc(w.lost, func(a attempt) bool {
 			return a.holder == previous && a.begun[0] < t.begun[1] && (a.begun[1] == never || a.begun[1].Add(linger) > since)
 		})
+		// A call that was sent twice may follow itself, once what its first run has taken has lapsed.
+		if previous == t.holder && exit == "expired" && t.begun[1].Sub(t.begun[0]) >= ttl {
+			unheard = true
+		}
 		if unheard && (exit == "expired" || exit == "abandoned") {
 			unheardOf++
 			continue
