@@ -131,6 +131,36 @@ func TestOnLostIsNotCalledForWorkThatReturnsInOrder(t *testing.T) {
 	}
 }
 
+// Work that was prepared for too long does not begin, whatever else its context ended of.
+func TestNoWorkBeginsUnderALeaseLostInOnHeld(t *testing.T) {
+	for _, cause := range []error{nil, errShutdown} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStoreAndToken(t)
+			s.down.Store(true)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			var lost lostAt
+			start := time.Now()
+			cfg := tenure.Config{Lease: s.lease, OnLost: lost.call, OnHeld: func(context.Context, worklease.Token) {
+				if cause != nil {
+					cancel(cause)
+				}
+				time.Sleep(ttl)
+			}}
+			got := tenure.Run(ctx, workID, cfg, func(context.Context, worklease.Token, worklease.Checkpoint) ([]byte, error) {
+				t.Error("the work began")
+				return nil, nil
+			})
+			if !errors.Is(got.Err, worklease.ErrLeaseWindowExhausted) || !got.Lost || got.Exit != worklease.ExitNone {
+				t.Errorf("result = %+v", got)
+			}
+			if lost.times.Load() != 1 || lost.at.Sub(start) != ttl {
+				t.Errorf("OnLost was called %d times, last after %v", lost.times.Load(), lost.at.Sub(start))
+			}
+		})
+	}
+}
+
 // News of the loss that come while the work returns are either in time or they are not: the result and
 // OnLost say the same.
 func TestOnLostAgreesWithTheResult(t *testing.T) {

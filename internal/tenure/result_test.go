@@ -176,6 +176,33 @@ func TestNoWorkBeginsUnderALostLease(t *testing.T) {
 	})
 }
 
+// refuses is a Lease that does not renew, as under a context that carries a transaction.
+type refuses struct{ worklease.Lease }
+
+func (refuses) StartRenewal(ctx context.Context, _ worklease.Token, _ ...worklease.RenewalOption) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	cancel(errStore)
+	return ctx, func() {}
+}
+
+func TestNoWorkBeginsUnderALeaseThatIsNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		never := func(worklease.Token) { t.Error("a callback was called") }
+		cfg := tenure.Config{
+			Lease:  refuses{newLease(t, newStore())},
+			OnHeld: func(_ context.Context, token worklease.Token) { never(token) },
+			OnLost: never,
+		}
+		got := tenure.Run(t.Context(), workID, cfg, func(context.Context, worklease.Token, worklease.Checkpoint) ([]byte, error) {
+			t.Error("the work began")
+			return nil, nil
+		})
+		if !errors.Is(got.Err, errStore) || got.Exit != worklease.ExitAbandoned || got.Lost {
+			t.Errorf("result = %+v", got)
+		}
+	})
+}
+
 // stopsHard is a Lease whose renewCtx ends when the renewal is stopped, as wrappers may have it.
 type stopsHard struct{ worklease.Lease }
 

@@ -31,8 +31,11 @@ type Config struct {
 
 	// Stateless leaves the checkpoint unread: Work gets a zero one.
 	Stateless bool
+	// OnHeld, if not nil, is called before Work, with the lease being renewed. ctx is Work's. If the lease
+	// is lost before OnHeld has returned, Work is not called.
+	OnHeld func(ctx context.Context, token worklease.Token)
 	// OnLost, if not nil, is called once, in a goroutine of its own, at the moment when the lease is
-	// lost while Work has begun and not returned. Run does not return before it has.
+	// lost while OnHeld or Work has begun and Work not returned. Run does not return before it has.
 	OnLost func(worklease.Token)
 }
 
@@ -84,8 +87,13 @@ func hold(ctx context.Context, token worklease.Token, prior worklease.Checkpoint
 	// end with ctx, only the work's own context does.
 	renewCtx, stopRenewal := cfg.Lease.StartRenewal(context.WithoutCancel(ctx), token, cfg.RenewalOptions...)
 	defer stopRenewal()
-	if cause := context.Cause(renewCtx); isLoss(cause) {
-		return nil, nil, cause // the read took too long: work does not begin under a lost lease
+	// Work does not begin under a lease that is lost, as after a read that took too long, or that is not
+	// renewed.
+	switch cause := context.Cause(renewCtx); {
+	case isLoss(cause):
+		return nil, nil, cause
+	case cause != nil:
+		return nil, failed("keep", token, cause), nil
 	}
 	workCtx, cancel := context.WithCancelCause(renewCtx)
 	defer cancel(nil)
@@ -101,6 +109,13 @@ func hold(ctx context.Context, token worklease.Token, prior worklease.Checkpoint
 	})
 	defer func() { lost = end() }() // also when work panics
 
+	if cfg.OnHeld != nil {
+		cfg.OnHeld(workCtx, token)
+		worklease.LeaseWindow(renewCtx) // as below
+		if isLoss(context.Cause(renewCtx)) {
+			return nil, nil, nil // end says what it was lost to
+		}
+	}
 	state, err = work(workCtx, token, prior)
 
 	stopRenewal()
