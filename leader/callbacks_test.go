@@ -129,6 +129,24 @@ func TestSlowCallbacksDelayNeitherRenewalNorTheWindow(t *testing.T) {
 			story.want(t, "elected at 0s", "lost at 10s")
 		})
 	})
+	t.Run("OnElected, while ctx ends and then the store fails", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStore()
+			s.OnRenew = renewFails
+			story := newStory()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cfg := story.told(leader.Config{})
+			elected := cfg.OnElected
+			cfg.OnElected = func(ctx context.Context, token worklease.Token) {
+				elected(ctx, token)
+				cancel(errShutdown)
+				time.Sleep(slow)
+			}
+			err := leader.Elect(ctx, leaseOf(t, s, "a"), workID, cfg, neverCalled(t))
+			wantErr(t, err, worklease.ErrLeaseWindowExhausted)
+			story.want(t, "elected at 0s", "lost at 10s")
+		})
+	})
 	t.Run("OnLost", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStore()

@@ -25,17 +25,17 @@ type Health struct {
 	mu     sync.Mutex
 	doing  string
 	due    time.Time       // when doing should be over; zero: there is no such time
-	term   context.Context // of the function that runs; nil: none does
+	term   context.Context // of the OnElected or the function that runs; nil: neither does
 	window bool            // term has a lease window
 	lostAt time.Time       // when the term was lost; zero: it was not
 }
 
 // Check returns nil, or what a restart of the process would mend:
 //
-//   - [ErrPastWindow]: the function has not returned, although the lease has been lost for tolerance.
-//     This process may be a second leader.
-//   - [ErrStuck]: an attempt to acquire, a callback, the release or a pause has not ended for tolerance
-//     beyond its time.
+//   - [ErrPastWindow]: OnElected or the function has not returned, although the lease has been lost for
+//     tolerance. This process may be a second leader.
+//   - [ErrStuck]: an attempt to acquire, a callback or the release has not ended for more than tolerance,
+//     or a pause for as much beyond its time. An OnElected that hangs keeps everybody from leading.
 //
 // It is no fault of health to be standby, to find the store down, or to take long over the end of a
 // term whose lease is still held, and nothing is known of a wait under [worklease.WithWaitForLease].
@@ -57,7 +57,6 @@ func (h *Health) Check(tolerance time.Duration) error {
 		if late := now.Sub(h.lostAt); !h.lostAt.IsZero() && late >= tolerance {
 			return fmt.Errorf("%w: lost %v ago", ErrPastWindow, late)
 		}
-		return nil
 	}
 	if late := now.Sub(h.due); !h.due.IsZero() && late > tolerance {
 		return fmt.Errorf("%w: %s, due %v ago", ErrStuck, h.doing, late)
@@ -74,14 +73,20 @@ func (h *Health) ask(waits bool) {
 	h.set("acquiring the lease", due)
 }
 
-// lead begins a term.
-func (h *Health) lead(term context.Context) {
+// elect says that OnElected is about to be called.
+func (h *Health) elect(term context.Context) { h.hold(term, "calling OnElected", time.Now()) }
+
+// lead says that the function is about to be called. It may take as long as it wants to.
+func (h *Health) lead(term context.Context) { h.hold(term, "", time.Time{}) }
+
+// hold says what is done under the lease. That it is lost may be known already: lostAt stays.
+func (h *Health) hold(term context.Context, doing string, due time.Time) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.doing, h.due, h.term, h.lostAt = "", time.Time{}, term, time.Time{}
+	h.doing, h.due, h.term = doing, due, term
 	_, h.window = worklease.LeaseWindow(term) // a Lease of another make has none
 }
 
@@ -97,7 +102,7 @@ func (h *Health) lose() {
 	}
 }
 
-// leave says that the function has returned.
+// leave says that OnElected or the function has returned.
 func (h *Health) leave() { h.set("ending the term", time.Now()) }
 
 // wait pauses.

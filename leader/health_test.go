@@ -59,6 +59,28 @@ func TestHealthOfAFunctionPastItsWindow(t *testing.T) {
 	})
 }
 
+func TestHealthOfAnOnElectedPastItsWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.OnRenew = renewFails
+		var h leader.Health
+		err := leader.Elect(t.Context(), leaseOf(t, s, "a"), workID, leader.Config{
+			Health: &h,
+			OnElected: func(context.Context, worklease.Token) {
+				time.Sleep(ttl + tolerance)
+				wantHealth(t, &h, leader.ErrPastWindow)
+			},
+			OnLost: func(context.Context, worklease.Token) {
+				time.Sleep(2 * tolerance) // it hangs, and the function does not run
+				wantHealth(t, &h, nil)
+				time.Sleep(time.Nanosecond)
+				wantHealth(t, &h, leader.ErrStuck)
+			},
+		}, neverCalled(t))
+		wantErr(t, err, worklease.ErrLeaseWindowExhausted)
+	})
+}
+
 // A leader that is slow to stop holds its lease: nobody else leads, and a restart would mend nothing.
 func TestHealthOfASlowShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +155,22 @@ func TestHealthOfAStuckLoop(t *testing.T) {
 			wantHealth(t, &h, nil)
 		})
 	})
-	t.Run("callback", func(t *testing.T) {
+	// The lease is held meanwhile: nobody leads.
+	t.Run("OnElected", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var h leader.Health
+			wantErr(t, leader.Elect(t.Context(), leaseOf(t, newStore(), "a"), workID, leader.Config{
+				Health:    &h,
+				OnElected: func(context.Context, worklease.Token) { watch(t, &h)() },
+			}, func(context.Context) error {
+				wantHealth(t, &h, nil)
+				time.Sleep(10 * ttl)
+				wantHealth(t, &h, nil)
+				return nil
+			}))
+		})
+	})
+	t.Run("OnRelinquished", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var h leader.Health
 			wantErr(t, leader.Elect(t.Context(), leaseOf(t, newStore(), "a"), workID, leader.Config{

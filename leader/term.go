@@ -28,6 +28,7 @@ func (t *term) serve(lease worklease.Lease, workID string) tenure.Result {
 		RenewalOptions: t.cfg.RenewalOptions,
 		CleanupTimeout: t.cfg.CleanupTimeout,
 		Stateless:      true,
+		OnHeld:         t.begin,
 		OnLost:         t.lose,
 	}, t.work)
 	switch {
@@ -39,22 +40,24 @@ func (t *term) serve(lease worklease.Lease, workID string) tenure.Result {
 	return result
 }
 
-// work is what is done while the lease is held.
-func (t *term) work(ctx context.Context, token worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
+// begin is called when the lease is held. If it is lost meanwhile, work is not called any more.
+func (t *term) begin(ctx context.Context, token worklease.Token) {
 	t.began = true
+	t.cfg.Health.elect(ctx)
+	call(t.ctx, t.cfg.OnElected, token)
+	t.cfg.Health.leave()
+}
+
+// work is what is done while the lease is held.
+func (t *term) work(ctx context.Context, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
 	t.cfg.Health.lead(ctx)
 	defer t.cfg.Health.leave()
-	call(t.ctx, t.cfg.OnElected, token)
-	worklease.LeaseWindow(ctx) // a window that closed unnoticed, as in a suspend, is noticed here
-	if ctx.Err() != nil && t.ctx.Err() == nil {
-		return nil, context.Cause(ctx) // lost while OnElected ran: fn does not begin
-	}
 	err := t.fn(ctx)
 	t.finished = err == nil || errors.Is(err, worklease.ErrRetire)
 	return nil, err
 }
 
-// lose is called at the moment of the loss, beside work, or after it by serve.
+// lose is called at the moment of the loss, beside begin or work, or after them by serve.
 func (t *term) lose(token worklease.Token) {
 	t.lost = true
 	t.cfg.Health.lose()
