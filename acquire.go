@@ -83,7 +83,7 @@ func (l *lease) Acquire(ctx context.Context, workID string, opts ...AcquireOptio
 
 func (l *lease) acquireOnce(ctx context.Context, wanted backend.LeaseRecord) (Token, error) {
 	start := l.now()
-	record, err := l.backend.Acquire(ctx, wanted.WorkID, wanted.HolderID, l.ttl)
+	record, err := l.acquireInTime(ctx, wanted)
 	answered := l.now()
 	granted := Token{record: record, hold: newHold(l.now, start, l.ttl)}
 	late := err == nil && granted.hold.window.remaining(answered) <= 0
@@ -107,6 +107,21 @@ func (l *lease) acquireOnce(ctx context.Context, wanted backend.LeaseRecord) (To
 	}
 	return token, err
 }
+
+// acquireInTime asks the store for no longer than an answer is worth having. A network that went silent would
+// keep whoever waits for as long as TCP does, though it be long back.
+func (l *lease) acquireInTime(ctx context.Context, wanted backend.LeaseRecord) (backend.LeaseRecord, error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, l.ttl, errTooLate)
+	defer cancel()
+	record, err := l.backend.Acquire(bounded, wanted.WorkID, wanted.HolderID, l.ttl)
+	if errors.Is(err, context.DeadlineExceeded) && context.Cause(bounded) == errTooLate {
+		// The deadline is not the caller's, and only to be read.
+		return record, fmt.Errorf("%w: no answer within the TTL of %v: %v", ErrLeaseWindowExhausted, l.ttl, err)
+	}
+	return record, err
+}
+
+var errTooLate = errors.New("the answer is later than the TTL")
 
 // giveBackTimeout bounds how much longer an Acquire takes whose answer came too late.
 const giveBackTimeout = time.Second

@@ -153,6 +153,43 @@ func TestHasWaitForLease(t *testing.T) {
 	}
 }
 
+func TestAcquireWaitsForAnAnswerNoLongerThanTheTTL(t *testing.T) {
+	const ttl = 10 * time.Second
+	for _, tc := range []struct {
+		name    string
+		timeout time.Duration // the caller's
+		opts    []worklease.AcquireOption
+		after   time.Duration
+		is, not error
+	}{
+		{"silent store", time.Hour, nil, ttl, worklease.ErrLeaseWindowExhausted, context.DeadlineExceeded},
+		{"silent store, waiting", time.Hour, []worklease.AcquireOption{worklease.WithWaitForLease()}, ttl, worklease.ErrLeaseWindowExhausted, context.DeadlineExceeded},
+		{"the caller's deadline is sooner", ttl - time.Second, nil, ttl - time.Second, context.DeadlineExceeded, worklease.ErrLeaseWindowExhausted},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore()
+				s.OnAcquire = func(ctx context.Context, _, _ string, _ time.Duration) (backend.LeaseRecord, error) {
+					<-ctx.Done()
+					return backend.LeaseRecord{}, errors.Join(errStore, ctx.Err())
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), tc.timeout)
+				defer cancel()
+				start := time.Now()
+				_, err := newLease(t, s, "a", ttl).Acquire(ctx, "w", tc.opts...)
+				mustMatch(t, err, tc.is)
+				mustNotMatch(t, err, tc.not)
+				if took := time.Since(start); took != tc.after {
+					t.Errorf("Acquire took %v", took)
+				}
+				if !strings.Contains(err.Error(), errStore.Error()) {
+					t.Errorf("the text does not say what the store said: %v", err)
+				}
+			})
+		})
+	}
+}
+
 func TestAnswerAfterExactlyTheTTLIsNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -195,7 +232,7 @@ func TestAnswerThatTookLongerThanTheTTLIsNoLease(t *testing.T) {
 				s := newStore()
 				s.OnAcquire = func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
 					time.Sleep(3 * time.Second) // for a row lock: the store counts from afterwards
-					return s.Backend.Acquire(ctx, workID, holderID, ttl)
+					return s.Backend.Acquire(context.WithoutCancel(ctx), workID, holderID, ttl)
 				}
 				if tc.release != nil {
 					s.OnRelease = func(context.Context, backend.LeaseRecord, backend.ExitMode) error { return tc.release(s) }

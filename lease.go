@@ -49,9 +49,10 @@ type Lease interface {
 	// Acquire takes the lease on workID for the TTL, and fails with [ErrLeaseHeld] if somebody holds
 	// it, this same holder ID included. It makes one attempt unless [WithWaitForLease] is given.
 	//
-	// workID must be valid UTF-8 without NUL, of 1 to 1,024 bytes. An answer that took longer than the
-	// TTL gives an error matching [ErrLeaseWindowExhausted], and the lease is released as abandoned
-	// where the store still allows it. If the answer is lost on its way, the lease stays with nobody
+	// workID must be valid UTF-8 without NUL, of 1 to 1,024 bytes. The store is waited for no longer than
+	// the TTL in each attempt: without an answer by then the error matches [ErrLeaseWindowExhausted]. So does
+	// that of an answer that came later all the same, and the lease is released as abandoned where the store still
+	// allows it. If the answer is lost on its way, the lease stays with nobody
 	// until its TTL has passed.
 	Acquire(ctx context.Context, workID string, opts ...AcquireOption) (Token, error)
 

@@ -41,8 +41,8 @@ type Health struct {
 // term whose lease is still held, and nothing is known of a wait under [worklease.WithWaitForLease].
 // Before the first election, and once Run or Elect has returned, all is well, as it is for a nil Health.
 //
-// A store that has gone silent may keep an attempt waiting for as long as its driver lets it:
-// tolerance had better be longer than that and than the TTL.
+// A store that has gone silent keeps an attempt waiting for the TTL, or for as long as its calls outlast
+// their context: tolerance had better be longer than both.
 func (h *Health) Check(tolerance time.Duration) error {
 	if h == nil {
 		return nil

@@ -255,6 +255,50 @@ func TestOutagesLeaveEveryProcessStanding(t *testing.T) {
 	})
 }
 
+// A network that went silent must not keep a process from standing, once it is back: TCP may take a quarter
+// of an hour to say so.
+func TestSilentStoreKeepsNobodyFromStanding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		start := time.Now()
+		s.OnAcquire = func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+			if time.Since(start) < 3*ttl {
+				awaitEnd(ctx) // this call is never answered
+				return backend.LeaseRecord{}, ctx.Err()
+			}
+			return s.Backend.Acquire(ctx, workID, holderID, ttl)
+		}
+		var h leader.Health
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		watched := make(chan struct{})
+		defer func() { <-watched }()
+		defer cancel()
+		go func() {
+			defer close(watched)
+			for ctx.Err() == nil {
+				if err := h.Check(ttl); err != nil {
+					t.Errorf("health: %v", err)
+				}
+				time.Sleep(time.Second)
+			}
+		}()
+		errs := 0
+		wantErr(t, leader.Run(ctx, leaseOf(t, s, "a"), workID, leader.Config{
+			Health:  &h,
+			OnError: func(_ context.Context, err error) { errs++; wantErr(t, err, worklease.ErrLeaseWindowExhausted) },
+		}, func(context.Context) error {
+			cancel()
+			return nil
+		}))
+		if took := time.Since(start); took > 4*ttl {
+			t.Errorf("it led after %v", took)
+		}
+		if errs != 3 {
+			t.Errorf("OnError was called %d times", errs)
+		}
+	})
+}
+
 // A function that fails at once in every process must not make the lead flap between them.
 func TestFastFailuresDoNotFlap(t *testing.T) {
 	const span = 10

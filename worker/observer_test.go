@@ -115,7 +115,7 @@ func TestObserverTellsContentionCancelAndFaultApart(t *testing.T) {
 					Lease:  newLease(t, s, worklease.Config{TTL: ttl, HolderID: "a", Observer: d}),
 					WorkFn: returning(nil, nil),
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), ttl/2)
 				defer cancel()
 				err := runner.Run(ctx, workID)
 				if class := classOf(err); class != tc.class {
