@@ -161,3 +161,18 @@ func TestZeroPool(t *testing.T) {
 		}
 	}
 }
+
+func TestNilContextIsAnError(t *testing.T) {
+	s := newStore()
+	p := newPool(t, leaseOf(t, s, "a"), config(workID), returning(nil, worklease.ErrRetire))
+	var none context.Context
+	if err := p.Run(none); err == nil {
+		t.Error("no error")
+	}
+	if n := s.Acquires.Load(); n != 0 {
+		t.Errorf("there were %d attempts to acquire", n)
+	}
+	if err := p.Run(t.Context()); err != nil {
+		t.Errorf("the next Run returned %v", err)
+	}
+}

@@ -55,7 +55,8 @@ var (
 	// ErrAllSlotsDead says that no slot is left, since each ended with a [PermanentError].
 	ErrAllSlotsDead = errors.New("pool: every slot is dead")
 
-	errRunning = errors.New("pool: Run has been called before, and has not returned yet")
+	errNilContext = errors.New("pool: the context is nil")
+	errRunning    = errors.New("pool: Run has been called before, and has not returned yet")
 )
 
 // Pool runs a WorkFn under the leases of its work IDs. It is safe for concurrent use, but for one Run
@@ -103,11 +104,14 @@ func New(lease worklease.Lease, cfg Config, fn WorkFn) (*Pool, error) {
 // is an error, and has the value and the stack in its text. [runtime.Goexit] in a slot likewise ends
 // the goroutine of Run.
 //
-// A Run while another has not returned is an error. After that it begins afresh, with all slots. A zero
-// Pool returns [ErrLeaseRequired].
+// A nil ctx is an error, and so is a Run while another has not returned. After that it begins afresh, with
+// all slots. A zero Pool returns [ErrLeaseRequired].
 func (p *Pool) Run(ctx context.Context) error {
 	if p == nil || p.workFn == nil {
 		return ErrLeaseRequired
+	}
+	if ctx == nil {
+		return errNilContext
 	}
 	if !p.running.CompareAndSwap(false, true) {
 		return errRunning

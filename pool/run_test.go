@@ -380,6 +380,32 @@ func runUntil(t *testing.T, p *pool.Pool, d time.Duration) {
 	}
 }
 
+// The process that comes first has all there is, until it stops.
+func TestNothingGivesWorkBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		all := ids(100)
+		first := newPool(t, leaseOf(t, store, "first"), config(all...), untilDone(nil, nil))
+		later := newPool(t, leaseOf(t, store, "later"), config(all...), untilDone(nil, nil))
+		var running sync.WaitGroup
+		running.Go(func() { runFor(t, first, time.Hour) })
+		time.Sleep(10 * time.Second)
+		running.Go(func() { runFor(t, later, 2*time.Hour) })
+		time.Sleep(time.Hour - 20*time.Second)
+		if got := first.ActiveSlots(); !slices.Equal(got, all) {
+			t.Errorf("the first has %d of %d", len(got), len(all))
+		}
+		if got := later.ActiveSlots(); len(got) != 0 {
+			t.Errorf("the one that came later has %q", got)
+		}
+		time.Sleep(20 * time.Second)
+		if got := later.ActiveSlots(); !slices.Equal(got, all) {
+			t.Errorf("when the first has stopped, the other has %d of %d", len(got), len(all))
+		}
+		running.Wait()
+	})
+}
+
 // Two processes that start together share the work about equally.
 func TestPoolsThatStartTogetherShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
