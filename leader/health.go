@@ -42,14 +42,14 @@ type Health struct {
 // Before the first election, and once Run or Elect has returned, all is well, as it is for a nil Health.
 //
 // A store that has gone silent keeps an attempt waiting for the TTL, or for as long as its calls outlast
-// their context: tolerance had better be longer than both.
+// their context: tolerance had better be longer than both. A negative one is none.
 func (h *Health) Check(tolerance time.Duration) error {
 	if h == nil {
 		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := time.Now()
+	now, tolerance := time.Now(), max(tolerance, 0)
 	if h.term != nil {
 		if _, ok := worklease.LeaseWindow(h.term); h.window && !ok && h.lostAt.IsZero() {
 			h.lostAt = now // the news are still on their way, as after a suspend

@@ -181,6 +181,20 @@ func TestHealthOfAStuckLoop(t *testing.T) {
 	})
 }
 
+func TestNegativeToleranceIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h leader.Health
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		time.AfterFunc(30*time.Second, func() {
+			if err := h.Check(-time.Hour); err != nil {
+				t.Errorf("health of a pause that is not over: %v", err)
+			}
+		})
+		wantErr(t, leader.Elect(ctx, leaseOf(t, newStore(), "a"), workID, leader.Config{Health: &h, BackoffInterval: time.Hour}, returns(nil)))
+	})
+}
+
 // How long somebody else leads says nothing of this process.
 func TestHealthOfAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
