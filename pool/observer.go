@@ -15,7 +15,8 @@ import (
 // says.
 type Observer interface {
 	// OnSlotAcquired is called under the lease when WorkFn starts: the slot is active, and WorkFn is
-	// called next. A slow method does not delay renewal.
+	// called next. A slow method does not delay renewal; if the lease is lost meanwhile, WorkFn is not
+	// called any more.
 	OnSlotAcquired(context.Context, SlotAcquiredEvent)
 	// OnSlotLost is called when a run was fenced, after WorkFn has returned, if it had begun.
 	OnSlotLost(context.Context, SlotLostEvent)

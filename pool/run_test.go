@@ -474,6 +474,48 @@ func TestSlotIsActiveFromItsEventUntilTheWorkReturns(t *testing.T) {
 	})
 }
 
+// slowToHear is an observer that takes its time over OnSlotAcquired.
+type slowToHear struct {
+	recorder
+	takes time.Duration
+}
+
+func (s *slowToHear) OnSlotAcquired(ctx context.Context, e pool.SlotAcquiredEvent) {
+	s.recorder.OnSlotAcquired(ctx, e)
+	time.Sleep(s.takes)
+}
+
+// Another process may have begun when the observer is through.
+func TestNoWorkBeginsThatWasLostInItsEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		s.OnRenew = func(context.Context, backend.LeaseRecord, time.Duration) error { return errStore }
+		observer := &slowToHear{recorder: recorder{start: time.Now()}, takes: ttl}
+		cfg := config(workID)
+		cfg.Observer = observer
+		var p *pool.Pool
+		p = newPool(t, leaseOf(t, s, "a"), cfg, func(context.Context, string, worklease.Token, worklease.Checkpoint) ([]byte, error) {
+			t.Error("the work began")
+			return nil, nil
+		})
+		time.AfterFunc(ttl/2, func() {
+			if got := p.ActiveSlots(); len(got) != 1 {
+				t.Errorf("during the event the active slots are %q", got)
+			}
+		})
+		time.AfterFunc(ttl+backoff/2, func() {
+			if got := p.ActiveSlots(); len(got) != 0 {
+				t.Errorf("after the loss the active slots are %q", got)
+			}
+		})
+		runFor(t, p, ttl+backoff-time.Nanosecond)
+		observer.wantEvents(t, "acquired", "backoff")
+		if err := observer.of(workID)[1].err; !errors.Is(err, worklease.ErrLeaseWindowExhausted) {
+			t.Errorf("backs off from %v", err)
+		}
+	})
+}
+
 // A store that is down is asked once per BackoffInterval for each slot, and when it is back, what is free
 // is begun within that.
 func TestOutageOfTheStore(t *testing.T) {

@@ -68,7 +68,7 @@ func (s *slot) run(ctx context.Context) (dead bool) {
 	wait := s.pacing.first
 	for pause.Sleep(ctx, wait) == nil {
 		began := time.Now()
-		result := tenure.Run(ctx, s.workID, s.pool.tenure, s.work(ctx))
+		result := s.attempt(ctx)
 		acquired := result.Token != (worklease.Token{})
 		fenced := acquired && errors.Is(result.Err, worklease.ErrFenced)
 		held := !acquired && errors.Is(result.Err, worklease.ErrLeaseHeld)
@@ -102,14 +102,19 @@ func (s *slot) run(ctx context.Context) (dead bool) {
 	return false
 }
 
-// work is the WorkFn of one tenure, made known as active.
-func (s *slot) work(ctx context.Context) tenure.Work {
-	return func(workCtx context.Context, token worklease.Token, prior worklease.Checkpoint) ([]byte, error) {
+// attempt goes through one tenure, if the lease can be had. The slot is active from its event until WorkFn
+// has returned.
+func (s *slot) attempt(ctx context.Context) tenure.Result {
+	cfg := s.pool.tenure
+	cfg.OnHeld = func(context.Context, worklease.Token) {
 		s.active.Store(true)
-		defer s.active.Store(false)
 		s.pool.cfg.Observer.OnSlotAcquired(ctx, SlotAcquiredEvent{WorkID: s.workID})
-		return s.pool.workFn(workCtx, s.workID, token, prior)
 	}
+	defer s.active.Store(false) // also if WorkFn is not called
+	return tenure.Run(ctx, s.workID, cfg, func(ctx context.Context, token worklease.Token, prior worklease.Checkpoint) ([]byte, error) {
+		defer s.active.Store(false)
+		return s.pool.workFn(ctx, s.workID, token, prior)
+	})
 }
 
 // afterFenced returns how long to wait after a tenure that was fenced. The Acquire that follows finds the
