@@ -41,8 +41,9 @@ type Health struct {
 // term whose lease is still held, and nothing is known of a wait under [worklease.WithWaitForLease].
 // Before the first election, and once Run or Elect has returned, all is well, as it is for a nil Health.
 //
-// A store that has gone silent keeps an attempt waiting for the TTL, or for as long as its calls outlast
-// their context: tolerance had better be longer than both. A negative one is none.
+// A store that has gone silent keeps an attempt waiting for the TTL and the release for CleanupTimeout, or
+// for as long as its calls outlast their context: tolerance had better be longer than all three. A negative
+// one is none.
 func (h *Health) Check(tolerance time.Duration) error {
 	if h == nil {
 		return nil
