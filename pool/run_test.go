@@ -493,8 +493,7 @@ func TestNoWorkBeginsThatWasLostInItsEvent(t *testing.T) {
 		observer := &slowToHear{recorder: recorder{start: time.Now()}, takes: ttl}
 		cfg := config(workID)
 		cfg.Observer = observer
-		var p *pool.Pool
-		p = newPool(t, leaseOf(t, s, "a"), cfg, func(context.Context, string, worklease.Token, worklease.Checkpoint) ([]byte, error) {
+		p := newPool(t, leaseOf(t, s, "a"), cfg, func(context.Context, string, worklease.Token, worklease.Checkpoint) ([]byte, error) {
 			t.Error("the work began")
 			return nil, nil
 		})
