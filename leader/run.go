@@ -14,13 +14,13 @@ import (
 // of the store, until fn returns nil or an error matching [worklease.ErrRetire], or ctx ends.
 //
 // It goes through terms as [Elect] does, and pauses between them: for IdleInterval while somebody else
-// leads, and otherwise for BackoffInterval, which is 1 s unless cfg says more. What it goes on from is told to
-// OnError alone.
+// leads, and otherwise for BackoffInterval, which is 1 s unless cfg says otherwise. What it goes on from
+// is told to OnError alone.
 //
 // Run returns nil once fn has finished or retired, or the error of a release that failed then; if the
-// lease was lost meanwhile it goes on. When ctx ends it returns an error matching
-// ctx.Err(), joined with that of the last term, if there was one. What cannot get better is returned at
-// once: a nil lease or fn, or a work ID that no store takes. A panic of fn goes on to the caller.
+// lease was lost meanwhile it goes on. When ctx ends it returns an error matching ctx.Err(), joined with
+// that of the last term, if there was one. What cannot get better is returned at once: a nil lease or fn,
+// or a work ID that no store takes. A panic of fn goes on to the caller.
 //
 // The other processes are not told that fn finished: each of them runs fn in its turn. A function that
 // must not run again records that itself.

@@ -15,9 +15,8 @@
 //	a panic or runtime.Goexit             not saved    nothing    it goes on to the caller of Run
 //
 // Where nothing is recorded and nobody else has taken over, the next holder sees an expired lease, with
-// the state saved last. An error
-// of the final save or of the release is returned too, joined with the function's: nil always means
-// that the work succeeded and that its exit is recorded.
+// the state saved last. An error of the final save or of the release is returned too, joined with the
+// function's: nil always means that the work succeeded and that its exit is recorded.
 package worker
 
 import (
