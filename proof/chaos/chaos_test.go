@@ -64,6 +64,7 @@ func TestPromisesHoldUnderFault(t *testing.T) {
 // A check that finds nothing must be shown to find something. Each defect is one that the faults bring
 // to light sooner or later, mostly in the first run.
 func TestSabotageIsFound(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		defect string
 		plan   plan
