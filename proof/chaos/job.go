@@ -6,6 +6,7 @@ import "time"
 type job struct {
 	Holder string
 	DSN    string
+	Beside string // a way to the server that partitions of the worker spare, for effects
 	Driver string
 	// Unprepared is for a store that prepares no statements.
 	Unprepared bool
@@ -20,6 +21,7 @@ type job struct {
 type assignment struct {
 	ID       string
 	Together bool // effects and checkpoints are committed together
+	Reckless bool // the work goes on when its lease is lost, until the store refuses a checkpoint
 }
 
 // After the job, a worker is sent this line when its work is to come to an end. When its input ends the

@@ -39,7 +39,7 @@ func mainWithFlags() int {
 	flag.DurationVar(&c.TTL, "ttl", time.Second, "TTL of the leases")
 	flag.DurationVar(&c.Step, "step", 80*time.Millisecond, "pause between two steps of the work, about")
 	flag.IntVar(&c.Workers, "workers", 10, "worker processes")
-	flag.IntVar(&c.Works, "works", 20, "work IDs; every other one commits its effects and checkpoints together")
+	flag.IntVar(&c.Works, "works", 20, "work IDs; half of them commit effects and checkpoints together, half do not heed the loss of a lease")
 	flag.IntVar(&c.Rivals, "rivals", 4, "workers that compete for each work ID")
 	flag.DurationVar(&c.Bound, "bound", 30*time.Second, "time for all work to finish after the last fault")
 	flag.StringVar(&c.Sabotage, "sabotage", "", "defect that the workers have: "+strings.Join(sabotages, ", "))

@@ -121,9 +121,10 @@ func (n *nemesis) jobs(tb testing.TB, c config, together map[string]bool) []job 
 		jobs[i] = job{TTL: c.TTL, Step: c.Step, Poll: c.TTL / 5, Sabotage: c.Sabotage}
 		a := accesses[i%len(accesses)]
 		jobs[i].Driver, jobs[i].Unprepared, jobs[i].DSN = a.driver, a.unprepared, pgtest.WithParams(proxy.DSN(), a.params...)
+		jobs[i].Beside = pgtest.WithParams(n.server.DSN(), a.params...)
 	}
 	for i := range c.Works {
-		a := assignment{ID: fmt.Sprintf("work-%02d", i), Together: i%2 == 0}
+		a := assignment{ID: fmt.Sprintf("work-%02d", i), Together: i%2 == 0, Reckless: i%4 == 1 || i%4 == 2}
 		together[a.ID] = a.Together
 		for k := range min(c.Rivals, c.Workers) {
 			// Neighbours are rivals in different sets, so that no worker's end hits one set of works only.

@@ -71,9 +71,9 @@ func (t *task) run(ctx context.Context, token worklease.Token, prior worklease.C
 	return final, []error{nil, errGaveUp, worklease.ErrRetire}[rand.IntN(3)]
 }
 
-// workCtx is what the work obeys, unless it is sabotaged.
+// workCtx is what the work obeys. Fencing is for work that does not.
 func (n *tenure) workCtx() context.Context {
-	if n.Sabotage == sabotageUnfenced {
+	if n.Reckless || n.Sabotage == sabotageUnfenced {
 		return context.WithoutCancel(n.ctx)
 	}
 	return n.ctx
@@ -93,7 +93,7 @@ func (n *tenure) step() error {
 	if n.Together && n.Sabotage != sabotageTorn {
 		return n.stepTogether(ctx, state)
 	}
-	if _, err := n.db.ExecContext(ctx, insertEffect, n.effect()...); err != nil {
+	if _, err := n.beside.ExecContext(ctx, insertEffect, n.effect()...); err != nil {
 		return err
 	}
 	n.claim()

@@ -31,7 +31,8 @@ const (
 type process struct {
 	job
 	log       *recorder
-	db        *sql.DB // of the work; the leases have a pool of their own
+	db        *sql.DB // of the work that commits together; the leases have a pool of their own
+	beside    *sql.DB // of the other work, whose effects are thought to be elsewhere
 	lease     worklease.Lease
 	finishing atomic.Bool
 }
@@ -69,6 +70,10 @@ func startProcess(stdin *bufio.Reader) (*process, error) {
 	// A connection that was opened while the server was read-only stays so. The store drops such
 	// connections; the work has to see to its own.
 	p.db.SetConnMaxLifetime(2 * p.TTL)
+	if p.beside, err = sql.Open(p.Driver, p.Beside); err != nil {
+		return nil, err
+	}
+	p.beside.SetConnMaxLifetime(2 * p.TTL)
 	leases, err := sql.Open(p.Driver, p.DSN)
 	if err != nil {
 		return nil, err
