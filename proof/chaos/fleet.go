@@ -116,14 +116,7 @@ func (m *member) begin() error {
 // attend takes in what one life tells, and begins the next when it has ended.
 func (m *member) attend(cmd *exec.Cmd, events *os.File, stderr *tail) {
 	f := m.fleet
-	lines := bufio.NewReader(events)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			break // what is not a whole line was not written in time
-		}
-		f.take(line)
-	}
+	f.listen(events)
 	err := errors.Join(cmd.Wait(), events.Close())
 	m.mu.Lock()
 	sentHome := m.sentHome
@@ -144,6 +137,18 @@ func (m *member) attend(cmd *exec.Cmd, events *os.File, stderr *tail) {
 		f.mu.Lock()
 		f.problems = append(f.problems, err.Error())
 		f.mu.Unlock()
+	}
+}
+
+// listen takes in events until their writer has ended.
+func (f *fleet) listen(events io.Reader) {
+	lines := bufio.NewReader(events)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return // what is not a whole line was not written in time
+		}
+		f.take(line)
 	}
 }
 

@@ -46,12 +46,15 @@ type recorded struct {
 func (b recorded) Unwrap() backend.Backend { return b.Backend }
 
 func (b recorded) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
-	b.log.write(history.Event{At: history.Now(), Kind: history.Acquiring, Work: workID})
+	begun := history.Now()
+	b.log.write(history.Event{At: begun, Kind: history.Acquiring, Work: workID})
 	record, err := b.Backend.Acquire(ctx, workID, holderID, ttl)
 	e := history.Event{At: history.Now(), Kind: history.Acquired, Work: workID, Token: record.FencingToken}
 	switch {
-	case errors.Is(err, backend.ErrLeaseHeld):
+	case errors.Is(err, backend.ErrLeaseHeld) && e.At.Sub(begun) < ttl:
 		return record, err // most attempts end so; the next one says it
+	// A statement that database/sql sent twice may have taken the lease, lost it by the TTL, and then found
+	// that another holds it, which is true.
 	case err != nil:
 		e.Kind, e.Text = history.AcquireLost, err.Error()
 	}

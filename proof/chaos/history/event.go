@@ -33,7 +33,7 @@ type Kind string
 
 // The kinds of events.
 const (
-	Acquiring    Kind = "acquiring"     // before an attempt; with no event after it, it found the lease held
+	Acquiring    Kind = "acquiring"     // before an attempt; with no event after it, it found the lease held within a TTL
 	Acquired     Kind = "acquired"      // a tenure has begun
 	AcquireLost  Kind = "acquire-lost"  // the attempt failed, and may have taken the lease
 	Read         Kind = "read"          // what the predecessor left
