@@ -49,13 +49,15 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"replacement rune": {TTL: time.Second, HolderID: "\uFFFD"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lease, err := worklease.New(memory.New(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if token := acquire(t, lease, "w"); token.HolderID() != cfg.HolderID {
-				t.Errorf("acquired as %q", token.HolderID())
-			}
+			synctest.Test(t, func(t *testing.T) { // a millisecond may pass unnoticed otherwise
+				lease, err := worklease.New(memory.New(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if token := acquire(t, lease, "w"); token.HolderID() != cfg.HolderID {
+					t.Errorf("acquired as %q", token.HolderID())
+				}
+			})
 		})
 	}
 }
