@@ -18,5 +18,8 @@
 // # Optional capabilities
 //
 // Backend is fixed: it never gains or loses a method. What only some stores can do is a small
-// interface of its own, found with [As], so that a wrapper keeps the capabilities of what it wraps.
+// interface of its own, found with [As], so that a wrapper keeps the capabilities of what it wraps. A
+// store without any is fully correct, and its callers do what the comment on each says:
+// [Transactional], [BatchRenewer], [Looker], [AcquireReader], [CheckpointReleaser], [DelayedReleaser]
+// and [Waker]. The rules of Backend hold for the calls of a capability too.
 package backend

@@ -15,8 +15,9 @@ import (
 	"github.com/aetomala/worklease/backend"
 )
 
-// Backend is a store in memory. The zero Backend is empty and ready to use. It is safe for
-// concurrent use, and must not be copied after first use.
+// Backend is a store in memory, with all optional capabilities but [backend.Transactional]. The zero
+// Backend is empty and ready to use. It is safe for concurrent use, and must not be copied after first
+// use.
 type Backend struct {
 	clock  Clock // nil: the machine's
 	tokens atomic.Uint64
@@ -28,8 +29,9 @@ type Backend struct {
 const shardCount = 64
 
 type shard struct {
-	mu   sync.Mutex
-	rows map[string]*row
+	mu      sync.Mutex
+	rows    map[string]*row
+	waiters map[string]waiters // by work ID
 }
 
 type row struct {
@@ -81,10 +83,16 @@ func New(opts ...Option) *Backend {
 // Acquire implements [backend.Backend]. Tokens come from one counter for each Backend, which only a
 // successful Acquire advances.
 func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+	record, _, err := b.acquire(ctx, "acquire", workID, holderID, ttl)
+	return record, err
+}
+
+// acquire also returns what the new holder reads. The state in it is the store's.
+func (b *Backend) acquire(ctx context.Context, op, workID, holderID string, ttl time.Duration) (record backend.LeaseRecord, found backend.Checkpoint, err error) {
 	s := b.shard(workID)
-	now, err := b.enter(ctx, "acquire", s)
+	now, err := b.enter(ctx, op, s)
 	if err != nil {
-		return backend.LeaseRecord{}, err
+		return record, found, err
 	}
 	defer s.mu.Unlock()
 
@@ -97,7 +105,7 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 		}
 		s.rows[workID] = r
 	case now.Before(r.expiresAt):
-		return backend.LeaseRecord{}, &backend.HeldError{WorkID: workID, HolderID: r.holderID, ExpiresAt: r.expiresAt.Round(0)}
+		return record, found, &backend.HeldError{WorkID: workID, HolderID: r.holderID, ExpiresAt: r.expiresAt.Round(0)}
 	case r.exit == backend.ExitNone:
 		r.prevExit, r.prevHolderID = backend.ExitExpired, r.holderID
 	default:
@@ -111,7 +119,7 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 		HolderID:     holderID,
 		FencingToken: r.token,
 		ExpiresAt:    r.expiresAt.Round(0),
-	}, nil
+	}, r.checkpoint(), nil
 }
 
 // Checkpoint implements [backend.Backend].
@@ -129,7 +137,11 @@ func (b *Backend) Checkpoint(ctx context.Context, record backend.LeaseRecord, st
 
 // Renew implements [backend.Backend].
 func (b *Backend) Renew(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
-	return b.matched(ctx, "renew", record, func(_ *shard, r *row, now time.Time) error {
+	return b.renew(ctx, "renew", record, ttl)
+}
+
+func (b *Backend) renew(ctx context.Context, op string, record backend.LeaseRecord, ttl time.Duration) error {
+	return b.matched(ctx, op, record, func(_ *shard, r *row, now time.Time) error {
 		if r.over(now) {
 			return backend.ErrLeaseExpired
 		}
@@ -140,24 +152,36 @@ func (b *Backend) Renew(ctx context.Context, record backend.LeaseRecord, ttl tim
 
 // Release implements [backend.Backend].
 func (b *Backend) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+	return b.release(ctx, "release", record, mode, 0)
+}
+
+// release ends the tenure now, and the lease after delay.
+func (b *Backend) release(ctx context.Context, op string, record backend.LeaseRecord, mode backend.ExitMode, delay time.Duration) error {
 	if !mode.Declarable() {
-		return fmt.Errorf("%w: %v", backend.ErrInvalidExitMode, mode)
+		return invalidExit(mode)
 	}
-	return b.matched(ctx, "release", record, func(_ *shard, r *row, now time.Time) error {
+	return b.matched(ctx, op, record, func(s *shard, r *row, now time.Time) error {
 		if r.over(now) {
 			return backend.ErrLeaseExpired
 		}
 		r.exit = mode
-		r.expiresAt, r.updatedAt = now, now
+		r.expiresAt, r.updatedAt = now.Add(max(delay, 0)), now
+		if delay <= 0 {
+			s.wake(record.WorkID)
+		}
 		return nil
 	})
+}
+
+func invalidExit(mode backend.ExitMode) error {
+	return fmt.Errorf("%w: %v", backend.ErrInvalidExitMode, mode)
 }
 
 // ReadCheckpoint implements [backend.Backend].
 func (b *Backend) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord) (backend.Checkpoint, error) {
 	var found backend.Checkpoint
 	err := b.matched(ctx, "read checkpoint", record, func(_ *shard, r *row, _ time.Time) error {
-		found = backend.Checkpoint{State: r.state, PrevExit: r.prevExit, PrevHolderID: r.prevHolderID}
+		found = r.checkpoint()
 		return nil
 	})
 	found.State = copyOf(found.State)
@@ -168,6 +192,7 @@ func (b *Backend) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord
 func (b *Backend) Forget(ctx context.Context, record backend.LeaseRecord) error {
 	return b.matched(ctx, "forget", record, func(s *shard, _ *row, _ time.Time) error {
 		delete(s.rows, record.WorkID)
+		s.wake(record.WorkID)
 		return nil
 	})
 }
@@ -185,6 +210,7 @@ func (b *Backend) Sweep(ctx context.Context, opts backend.SweepOptions) (int64, 
 		for workID, r := range s.rows {
 			if r.selected(opts, now) {
 				delete(s.rows, workID)
+				s.wake(workID)
 				deleted++
 			}
 		}
@@ -218,7 +244,7 @@ func (b *Backend) shard(workID string) *shard {
 // holds. With an error, s is not locked.
 func (b *Backend) enter(ctx context.Context, op string, s *shard) (now time.Time, err error) {
 	if ctx == nil {
-		return now, fmt.Errorf("memory: %s: %w", op, errNilContext)
+		return now, look(ctx, op)
 	}
 	s.mu.Lock()
 	entered := false
@@ -227,8 +253,8 @@ func (b *Backend) enter(ctx context.Context, op string, s *shard) (now time.Time
 			s.mu.Unlock()
 		}
 	}()
-	if err := ctx.Err(); err != nil {
-		return now, fmt.Errorf("memory: %s: %w", op, err)
+	if err := look(ctx, op); err != nil {
+		return now, err
 	}
 	if b.clock == nil {
 		now = time.Now()
@@ -239,11 +265,28 @@ func (b *Backend) enter(ctx context.Context, op string, s *shard) (now time.Time
 	return now, nil
 }
 
+// look returns why a call with ctx is not made, if there is a reason.
+func look(ctx context.Context, op string) error {
+	err := errNilContext
+	if ctx != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("memory: %s: %w", op, err)
+	}
+	return nil
+}
+
 // over reports whether the tenure has ended: by a declared exit, which stands even if the clock is set
 // back, or by its expiry. Whether somebody else may have the lease, or Sweep the row, is another
 // question: that the expiry alone decides.
 func (r *row) over(now time.Time) bool {
 	return r.exit != backend.ExitNone || !now.Before(r.expiresAt)
+}
+
+// checkpoint returns what the holder reads. The state in it is to be copied once the lock is open.
+func (r *row) checkpoint() backend.Checkpoint {
+	return backend.Checkpoint{State: r.state, PrevExit: r.prevExit, PrevHolderID: r.prevHolderID}
 }
 
 // selected reports whether a Sweep with opts deletes r.

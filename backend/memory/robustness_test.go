@@ -15,7 +15,7 @@ import (
 	"github.com/aetomala/worklease/backend/memory"
 )
 
-// calls are the seven methods, each on the lease that record names.
+// calls are the methods that take a context, each on the lease that record names.
 var calls = []struct {
 	name string
 	call func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error
@@ -43,6 +43,24 @@ var calls = []struct {
 	{"Sweep", func(ctx context.Context, b backend.Backend, _ backend.LeaseRecord) error {
 		_, err := b.Sweep(ctx, backend.SweepOptions{Retention: -time.Hour, IncludeExpired: true})
 		return err
+	}},
+	{"RenewBatch", func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error {
+		_, err := b.(backend.BatchRenewer).RenewBatch(ctx, []backend.LeaseRecord{record}, time.Hour)
+		return err
+	}},
+	{"Free", func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error {
+		_, err := b.(backend.Looker).Free(ctx, []string{record.WorkID})
+		return err
+	}},
+	{"AcquireRead", func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error {
+		_, _, err := b.(backend.AcquireReader).AcquireRead(ctx, record.WorkID, "next", time.Hour)
+		return err
+	}},
+	{"CheckpointRelease", func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error {
+		return b.(backend.CheckpointReleaser).CheckpointRelease(ctx, record, []byte("new"), backend.ExitRetired)
+	}},
+	{"ReleaseAfter", func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error {
+		return b.(backend.DelayedReleaser).ReleaseAfter(ctx, record, backend.ExitRetired, time.Hour)
 	}},
 }
 
