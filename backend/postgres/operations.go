@@ -14,8 +14,13 @@ import (
 
 // Acquire implements [backend.Backend]. A held lease costs a read: no lock, no WAL, no token.
 func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+	return b.acquire(ctx, acquireQuery, workID, holderID, ttl, nil)
+}
+
+// acquire runs a query that acquires and, if read is not nil, reads.
+func (b *Backend) acquire(ctx context.Context, q query, workID, holderID string, ttl time.Duration, read *reading) (backend.LeaseRecord, error) {
 	record := backend.LeaseRecord{WorkID: workID, HolderID: holderID}
-	err := b.promptly(ctx, "acquire", outsideTx(func(caller context.Context) error {
+	err := b.promptly(ctx, q.name, outsideTx(func(caller context.Context) error {
 		var (
 			token, expires sql.NullInt64
 			live, stalled  sql.NullBool
@@ -23,7 +28,8 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 		)
 		ctx, mark, end := outlasting(caller, outlast)
 		defer end()
-		found, again, err := b.ask(ctx, acquireQuery, []any{workID, holderID, mark(microseconds(ttl))}, &token, &live, &stalled, &holder, &expires)
+		dest := append([]any{&token, &live, &stalled, &holder, &expires}, read.columns()...)
+		found, again, err := b.ask(ctx, q, []any{workID, holderID, mark(microseconds(ttl))}, dest...)
 		if err == nil && !found {
 			err = errMixedUp
 		}
@@ -49,6 +55,9 @@ func (b *Backend) Acquire(ctx context.Context, workID, holderID string, ttl time
 		}
 		if err == nil {
 			err = overOnArrival(live.Bool, ttl)
+		}
+		if err == nil {
+			err = read.understand()
 		}
 		if err != nil {
 			b.undo(record)
@@ -96,15 +105,21 @@ var maxState = 500 << 20
 // size of memory, here and on the server.
 func (b *Backend) Checkpoint(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
 	if len(state) > maxState {
-		return b.promptlyInTx(ctx, "checkpoint", func(context.Context) error {
-			return fmt.Errorf("a state of %d bytes is more than the limit of %d", len(state), maxState)
-		})
+		return b.promptlyInTx(ctx, "checkpoint", func(context.Context) error { return tooLarge(state) })
 	}
-	var stored any // NULL
-	if len(state) > 0 {
-		stored = bytes.Clone(state) // a call that its caller has left may still be sending it
+	return b.extend(ctx, "checkpoint", checkpointQuery, record, ttl, stored(state))
+}
+
+func tooLarge(state []byte) error {
+	return fmt.Errorf("a state of %d bytes is more than the limit of %d", len(state), maxState)
+}
+
+// stored is what is sent of state: a copy, since a call that its caller has left may still be sending it.
+func stored(state []byte) any {
+	if len(state) == 0 {
+		return nil // NULL
 	}
-	return b.extend(ctx, "checkpoint", checkpointQuery, record, ttl, stored)
+	return bytes.Clone(state)
 }
 
 // Renew implements [backend.Backend]. Under a context from [InTx] it runs in that transaction.
@@ -130,12 +145,18 @@ func (b *Backend) extend(ctx context.Context, op string, q query, record backend
 
 // Release implements [backend.Backend].
 func (b *Backend) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+	return b.release(ctx, releaseQuery, record, mode)
+}
+
+// release runs a query that declares an exit.
+func (b *Backend) release(ctx context.Context, q query, record backend.LeaseRecord, mode backend.ExitMode, more ...any) error {
 	if !mode.Declarable() {
 		return fmt.Errorf("%w: %v", backend.ErrInvalidExitMode, mode)
 	}
-	return b.promptly(ctx, "release", outsideTx(func(ctx context.Context) error {
+	args := append(append(identity(record), mode.String()), more...)
+	return b.promptly(ctx, q.name, outsideTx(func(ctx context.Context) error {
 		defer b.queues.close(record.FencingToken)
-		found, err := b.row(ctx, releaseQuery, append(identity(record), mode.String()))
+		found, err := b.row(ctx, q, args)
 		if err == nil && !found {
 			err = b.verdict(ctx, record)
 		}
@@ -146,27 +167,22 @@ func (b *Backend) Release(ctx context.Context, record backend.LeaseRecord, mode 
 // ReadCheckpoint implements [backend.Backend]. Under a context from [InTx] it reads in that
 // transaction, and so what that has written.
 func (b *Backend) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord) (backend.Checkpoint, error) {
-	var found backend.Checkpoint
+	var read reading
 	err := b.promptlyInTx(ctx, "read checkpoint", func(ctx context.Context) error {
-		var (
-			matches              bool
-			prevExit, prevHolder sql.NullString
-		)
-		err := b.only(ctx, readCheckpointQuery, identity(record), &matches, &found.State, &prevExit, &prevHolder)
+		var matches bool
+		err := b.only(ctx, readCheckpointQuery, identity(record), append([]any{&matches}, read.columns()...)...)
 		if err != nil {
 			return err
 		}
 		if !matches {
 			return backend.ErrFenced
 		}
-		found.PrevHolderID = prevHolder.String
-		found.PrevExit, err = exitMode(prevExit.String)
-		return err
+		return read.understand()
 	})
 	if err != nil {
 		return backend.Checkpoint{}, err
 	}
-	return found, nil
+	return read.found, nil
 }
 
 // Forget implements [backend.Backend].
@@ -212,11 +228,14 @@ func overOnArrival(live bool, ttl time.Duration) error {
 }
 
 func identity(record backend.LeaseRecord) []any {
-	token := int64(-1) // what the column cannot hold matches nothing: no token is negative
-	if record.FencingToken <= math.MaxInt64 {
-		token = int64(record.FencingToken)
+	return []any{record.WorkID, record.HolderID, token(record)}
+}
+
+func token(record backend.LeaseRecord) int64 {
+	if record.FencingToken > math.MaxInt64 {
+		return -1 // what the column cannot hold matches nothing: no token is negative
 	}
-	return []any{record.WorkID, record.HolderID, token}
+	return int64(record.FencingToken)
 }
 
 // microseconds is the server's resolution. Rounding up keeps the lease from ending before its window.

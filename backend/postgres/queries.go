@@ -13,11 +13,22 @@ package postgres
 type query struct{ name, text string }
 
 // acquireQuery returns one row in any case: the acquisition, or who stood in its way.
-var acquireQuery = query{"acquire", `
+var acquireQuery = acquiring("acquire", `'acquire'`)
+
+// acquireReadQuery also returns what the new holder reads.
+var acquireReadQuery = acquiring("acquire and read", hexadecimal("acquire and read"), "checkpoint", "prev_exit_mode", "prev_holder_id")
+
+func acquiring(name, answer string, more ...string) query {
+	var returned, selected string
+	for _, column := range more {
+		returned += ", " + column
+		selected += ", won." + column
+	}
+	return query{name, `
 WITH won AS (
   INSERT INTO worklease_leases AS l (work_id, holder_id, expires_at, acquired_at, updated_at)
   SELECT $2::text, $3::text, clock_timestamp() + $4::bigint * interval '1 microsecond', clock_timestamp(), clock_timestamp()
-  WHERE $1::text = 'acquire'
+  WHERE $1::text = '` + name + `'
     -- A look that takes no lock: whoever asks for a held lease writes nothing and delays nobody.
     AND NOT EXISTS (SELECT FROM worklease_leases WHERE work_id = $2::text AND expires_at > clock_timestamp())
   ON CONFLICT (work_id) DO UPDATE SET
@@ -36,15 +47,22 @@ WITH won AS (
     expires_at > clock_timestamp() AS live,
     -- A row that was not there could not be locked before its token was drawn. If another has been drawn
     -- since, it may be that of a holder who came and went in between.
-    prev_exit_mode = 'none' AND fencing_token < pg_sequence_last_value('worklease_fencing_seq') AS stalled
+    prev_exit_mode = 'none' AND fencing_token < pg_sequence_last_value('worklease_fencing_seq') AS stalled` + returned + `
 )
-SELECT 'acquire', won.fencing_token, won.live, won.stalled, held.holder_id,
-  (extract(epoch FROM coalesce(won.expires_at, held.expires_at)) * 1000000)::bigint
+SELECT ` + answer + `, won.fencing_token, won.live, won.stalled, held.holder_id,
+  (extract(epoch FROM coalesce(won.expires_at, held.expires_at)) * 1000000)::bigint` + selected + `
 FROM (SELECT) AS always
 LEFT JOIN won ON true
 LEFT JOIN worklease_leases AS held
   ON won.fencing_token IS NULL AND held.work_id = $2::text AND held.expires_at > clock_timestamp()
-WHERE $1::text = 'acquire'`}
+WHERE $1::text = '` + name + `'`}
+}
+
+// hexadecimal is a column with a statement's name that sets, for the transaction of the statement, how
+// bytes are written as text, if that is not what all drivers can read.
+func hexadecimal(name string) string {
+	return `CASE WHEN current_setting('bytea_output') = 'hex' OR set_config('bytea_output', 'hex', true) = 'hex' THEN '` + name + `' END`
+}
 
 // redrawQuery gives a new row a token that is drawn under its lock.
 var redrawQuery = query{"redraw", `
@@ -106,10 +124,30 @@ WHERE $1::text = 'release'
   AND expires_at > clock_timestamp()
 RETURNING 'release'`}
 
-// readCheckpointQuery sets, for its own transaction, how bytes are written as text, if that is not what
-// all drivers can read.
+// releaseAfterQuery ends the tenure now, as the exit says, and the lease later.
+var releaseAfterQuery = query{"release after", `
+UPDATE worklease_leases SET
+  exit_mode = $5::text,
+  expires_at = clock_timestamp() + $6::bigint * interval '1 microsecond',
+  updated_at = clock_timestamp()
+WHERE $1::text = 'release after'
+  AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND exit_mode IS NULL
+  AND expires_at > clock_timestamp()
+RETURNING 'release after'`}
+
+// checkpointReleaseQuery looks at no expiry, as checkpointQuery does not.
+var checkpointReleaseQuery = query{"checkpoint and release", `
+UPDATE worklease_leases SET
+  checkpoint = $6::bytea,
+  exit_mode = $5::text,
+  expires_at = clock_timestamp(),
+  updated_at = clock_timestamp()
+WHERE $1::text = 'checkpoint and release'
+  AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND exit_mode IS NULL
+RETURNING 'checkpoint and release'`}
+
 var readCheckpointQuery = query{"read checkpoint", `
-SELECT CASE WHEN current_setting('bytea_output') = 'hex' OR set_config('bytea_output', 'hex', true) = 'hex' THEN 'read checkpoint' END,
+SELECT ` + hexadecimal("read checkpoint") + `,
   l.work_id IS NOT NULL, l.checkpoint, l.prev_exit_mode, l.prev_holder_id
 FROM (SELECT) AS always
 LEFT JOIN worklease_leases AS l
@@ -158,3 +196,45 @@ FROM (SELECT) AS always
 LEFT JOIN worklease_leases AS l
   ON l.work_id = $2::text AND l.holder_id = $3::text AND l.fencing_token = $4::bigint
 WHERE $1::text = 'verdict'`}
+
+// renewBatchQuery returns a letter for each lease: + renewed, . over on arrival, * locked but over, - not
+// had, which is for batchVerdictQuery to explain. It waits for no row, so that it can be in no deadlock
+// whatever the order of its rows, and locks none that it would not renew: a holder that was superseded
+// keeps its successor from nothing. The lock and the update are two records of WAL a row. Without the lock the
+// update would wait.
+var renewBatchQuery = query{"renew batch", `
+WITH asked AS MATERIALIZED (
+  SELECT a.* FROM unnest($2::text::text[], $3::text::text[], $4::text::bigint[])
+    WITH ORDINALITY AS a (work_id, holder_id, fencing_token, n)
+  WHERE $1::text = 'renew batch'
+), had AS MATERIALIZED (
+  SELECT a.n, l.work_id FROM asked AS a JOIN worklease_leases AS l
+    ON l.work_id = a.work_id AND l.holder_id = a.holder_id AND l.fencing_token = a.fencing_token AND l.exit_mode IS NULL
+  FOR NO KEY UPDATE OF l SKIP LOCKED
+), renewed AS (
+  UPDATE worklease_leases AS l SET expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'
+  FROM had WHERE l.work_id = had.work_id AND l.expires_at > clock_timestamp()
+  RETURNING had.n, l.expires_at > clock_timestamp() AS live
+)
+SELECT 'renew batch', (
+  SELECT string_agg(CASE WHEN renewed.live THEN '+' WHEN NOT renewed.live THEN '.' WHEN had.n IS NOT NULL THEN '*' ELSE '-' END, '' ORDER BY a.n)
+  FROM asked AS a LEFT JOIN had ON had.n = a.n LEFT JOIN renewed ON renewed.n = a.n)
+WHERE $1::text = 'renew batch'`}
+
+// batchVerdictQuery is verdictQuery for many, as letters: f fenced, e an exit is declared, o over, h held.
+var batchVerdictQuery = query{"batch verdict", `
+SELECT 'batch verdict', (
+  SELECT string_agg(CASE WHEN l.work_id IS NULL THEN 'f' WHEN l.exit_mode IS NOT NULL THEN 'e' WHEN l.expires_at > clock_timestamp() THEN 'h' ELSE 'o' END, '' ORDER BY a.n)
+  FROM unnest($2::text::text[], $3::text::text[], $4::text::bigint[])
+    WITH ORDINALITY AS a (work_id, holder_id, fencing_token, n)
+  LEFT JOIN worklease_leases AS l
+    ON l.work_id = a.work_id AND l.holder_id = a.holder_id AND l.fencing_token = a.fencing_token)
+WHERE $1::text = 'batch verdict'`}
+
+// freeQuery returns a letter for each work ID: f free, h held.
+var freeQuery = query{"free", `
+SELECT 'free', (
+  SELECT string_agg(CASE WHEN l.work_id IS NULL THEN 'f' ELSE 'h' END, '' ORDER BY a.n)
+  FROM unnest($2::text::text[]) WITH ORDINALITY AS a (work_id, n)
+  LEFT JOIN worklease_leases AS l ON l.work_id = a.work_id AND l.expires_at > clock_timestamp())
+WHERE $1::text = 'free'`}

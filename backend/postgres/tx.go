@@ -142,8 +142,13 @@ func (q *queues) inTurn(ctx context.Context, token uint64, call func(context.Con
 	return err
 }
 
-func (q *queues) close(token uint64) {
+func (q *queues) close(tokens ...uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.byToken, token)
+	if len(q.byToken) == 0 {
+		return
+	}
+	for _, token := range tokens {
+		delete(q.byToken, token)
+	}
 }
