@@ -21,9 +21,15 @@ const (
 	childFault  = "WORKLEASE_CONFORMANCE_FAULT"
 	childReport = "WORKLEASE_CONFORMANCE_REPORT"
 
-	noFault    = "none"
-	bareErrors = "a held lease does not tell its holder" // a liberty that the contract gives, no fault
+	noFault = "none"
+	// Liberties that the contract gives, no faults.
+	bareErrors  = "a held lease does not tell its holder"
+	incapable   = "there are no capabilities"
+	unsupported = "a wrapper has capabilities that its store lacks"
 )
+
+// flawless are what a store may be like and must pass.
+var flawless = []string{noFault, bareErrors, incapable, unsupported}
 
 // faults are what a faulty store may have, each with the spec that is meant to catch it and the
 // sentence that this spec enforces.
@@ -98,6 +104,65 @@ var faults = []struct {
 	{"holder IDs are compared without case", "IDs of holders are told apart", idsExact},
 	{"a done context is not looked at", "contexts that are past its deadline stop Sweep", contextDone},
 	{"a done context is reported too late", "contexts that are cancelled stop Acquire of a lapsed lease", contextDone},
+
+	// Batches.
+	{"a batch ends at its first refusal", "batches have a verdict on each lease, in their order", batchVerdict},
+	{"verdicts are in the order of the work IDs", "batches have a verdict on each lease, in their order", batchVerdict},
+	{"a batch fails with one of its leases", "batches have a verdict on each lease, in their order", batchVerdict},
+	{"a batch sorts the caller's records", "batches have a verdict on each lease, in their order", batchVerdict},
+	{"a batch renews the first 100", "batches of 300 leases renew all of them", batchVerdict},
+	{"no records are one", "batches of no lease have no verdict", batchNone},
+	{"the second of two equal records is busy", "batches have the same verdict on a lease each time that it occurs", batchTwice},
+	{"a batch revives", "row states with my lapsed lease RenewBatch is refused: expired", batchVerdict},
+	{"a batch compares no token", "batches fence tokens that no store has drawn", tokenZero},
+	{"a batch compares holders without case", "batches tell IDs apart", idsExact},
+	{"a batch is an update", "batches are no update", sweepRenewal},
+	{"two batches deadlock", "batches beside others of the same leases renew each or leave it alone", batchBusy},
+	{"a done context does not stop a batch", "contexts that are cancelled stop RenewBatch", contextDone},
+
+	// Looks.
+	{"a look misses work without a row", "looks find no row free", lookFree},
+	{"a look misses the lapsed", "looks find my lapsed lease free", lookFree},
+	{"a look takes declared for free", "looks find my lease, released as retired for later held", lookFree},
+	{"a look acquires", "looks find my lapsed lease free", lookFree},
+	{"a look sorts", "looks keep to the order of the question", lookOrder},
+	{"a look tells once", "looks keep to the order of the question", lookOrder},
+	{"a look folds case", "looks tell IDs apart", idsExact},
+	{"a done context does not stop a look", "contexts that are past its deadline stop Free", contextDone},
+
+	// Acquiring and reading, saving and releasing.
+	{"AcquireRead takes held leases", "acquiring reads of a lease that I hold are refused: held", acquireRead},
+	{"AcquireRead reads what was before", "acquiring reads of my lease, released as finished succeed", acquireRead},
+	{"AcquireRead returns the stored slice", "acquiring reads return a state of the caller's own", stateFresh},
+	{"AcquireRead loses zero bytes", "acquiring reads return the bytes that were stored", stateExact},
+	{"AcquireRead reads in a second step", "acquiring reads of 64 claimants have one winner each, which reads what its predecessor left", raceAcquire},
+	{"CheckpointRelease does not save", "row states with a lease that I hold CheckpointRelease succeeds", finalStep},
+	{"CheckpointRelease does not release", "row states with a lease that I hold CheckpointRelease succeeds", finalStep},
+	{"CheckpointRelease refuses the lapsed", "row states with my lapsed lease CheckpointRelease succeeds", finalStep},
+	{"CheckpointRelease replaces the first", "final checkpoints as finished are not changed by a second one", finalTwice},
+	{"CheckpointRelease saves when it refuses", "row states with my lease, released as finished CheckpointRelease is refused: expired", finalStep},
+	{"CheckpointRelease keeps the state for none", "final checkpoints of nil state clear the state before", stateNone},
+	{"CheckpointRelease keeps the slice", "final checkpoints do not share the slice that was stored", stateOwned},
+	{"CheckpointRelease takes any mode", "final checkpoints with an invalid mode are refused", finalMode},
+
+	// Delayed releases.
+	{"the delay is none", "row states with a lease that I hold ReleaseAfter succeeds", delayHeld},
+	{"the delay is half", "delayed releases as finished free the lease when they are due, and not before", delayExpiry},
+	{"the exit comes with the expiry", "row states with a lease that I hold ReleaseAfter succeeds", delayHeld},
+	{"the exit of a delayed release is lost", "delayed releases as retired free the lease when they are due, and not before", delayExpiry},
+	{"the delay never outlasts the lease", "delayed releases may outlast the lease", delayExpiry},
+	{"a delay of none leaves the lease", "delayed releases of 0s free the lease at once", delayNone},
+	{"Sweep takes what is to be free", "delayed releases as retired are swept when they are due, and not before", delaySweep},
+	{"ReleaseAfter takes any mode", "delayed releases with an invalid mode are refused", delayMode},
+
+	// Wake-ups.
+	{"Release wakes nobody", "wake-ups come after Release", wakeTells},
+	{"Forget wakes nobody", "wake-ups come after Forget", wakeTells},
+	{"CheckpointRelease wakes nobody", "wake-ups come after CheckpointRelease", wakeTells},
+	{"one waiter is told", "wake-ups come to each that waits", wakeAll},
+	{"a waiter is told once", "wake-ups come after Release", wakeTells},
+	{"stop does not stop", "wake-ups stop", wakeStop},
+	{"stop closes the channel", "wake-ups stop", wakeStop},
 }
 
 // chancy faults show only if the scheduler lets them: a spec must not fail a store that is merely slow,
@@ -110,18 +175,22 @@ var chancy = []string{
 	"Sweep selects and deletes in two steps",
 	"Sweep overlooks the later expiry",
 	"Renew is an update",
+	"a batch is an update",
+	"AcquireRead reads in a second step",
+	"the delay is half",
+	"Sweep takes what is to be free",
 }
 
 // TestBite runs the whole suite on stores that break one rule each, and on stores that break none.
 // Ginkgo runs one suite in a process, so each store has a process of its own.
 func TestBite(t *testing.T) {
-	names := []string{noFault, bareErrors}
+	names := slices.Clone(flawless)
 	for _, f := range faults {
 		names = append(names, f.fault)
 	}
 	children := startChildren(t, names)
 
-	for _, name := range []string{noFault, bareErrors} {
+	for _, name := range flawless {
 		t.Run(name, func(t *testing.T) {
 			if run := children.wait(name); run.err != nil || len(run.failures) > 0 {
 				t.Errorf("the suite fails on a store that keeps the contract: %v\n%s", run.err, run.output)
@@ -213,7 +282,15 @@ func TestFaultyStore(t *testing.T) {
 	if fault == "" {
 		return // this is for the child processes of TestBite
 	}
-	ginkgo.Describe("faulty", RunSuite(func() backend.Backend { return newFaulty(fault) }))
+	ginkgo.Describe("faulty", RunSuite(func() backend.Backend {
+		switch fault {
+		case incapable:
+			return struct{ backend.Backend }{newFaulty(fault)}
+		case unsupported:
+			return unsupporting{newFaulty(fault)}
+		}
+		return newFaulty(fault)
+	}))
 	ginkgo.ReportAfterSuite("failures", func(report ginkgo.Report) {
 		failures := []failure{}
 		for _, spec := range report.SpecReports {

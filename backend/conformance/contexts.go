@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/onsi/gomega"
@@ -51,9 +52,19 @@ func (s suite) contexts() {
 		{"Checkpoint of a lapsed lease", lapsed, recordOperations[0].call},
 		{"Sweep", released(backend.ExitRetired), sweep},
 	}
-	for _, op := range recordOperations {
+	for _, op := range slices.Concat(recordOperations, capableOperations) {
 		operations = append(operations, operationOnRow{op.name, live, op.call})
 	}
+	operations = append(operations,
+		operationOnRow{"AcquireRead of a lapsed lease", lapsed, func(p *probe, _ situation) error {
+			_, _, err := capability[backend.AcquireReader](p).AcquireRead(p.ctx, work, "another", hour)
+			return tried(err)
+		}},
+		operationOnRow{"CheckpointRelease of a lapsed lease", lapsed, finalCheckpoint.call},
+		operationOnRow{"Free", live, func(p *probe, _ situation) error {
+			_, err := capability[backend.Looker](p).Free(p.ctx, []string{work})
+			return tried(err)
+		}})
 
 	for _, kind := range kinds {
 		for _, op := range operations {

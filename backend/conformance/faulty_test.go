@@ -19,6 +19,8 @@ type faulty struct {
 	mu    sync.Mutex
 	rows  map[string]faultyRow
 	last  uint64
+
+	waiters map[string][]chan struct{}
 }
 
 type faultyRow struct {
@@ -263,6 +265,9 @@ func (f *faulty) Release(ctx context.Context, record backend.LeaseRecord, mode b
 		}
 		r.exit, r.updatedAt = mode, now
 		r.expiresAt = now
+		if !f.has("Release wakes nobody") {
+			f.wake(record.WorkID)
+		}
 		if f.has("Release leaves some of the lease") {
 			r.expiresAt = now.Add(time.Second)
 		}
@@ -289,6 +294,9 @@ func (f *faulty) Forget(ctx context.Context, record backend.LeaseRecord) error {
 		if f.has("Forget panics") {
 			panic("forget")
 		}
+		if !f.has("Forget wakes nobody") {
+			f.wake(record.WorkID)
+		}
 		return nil
 	})
 }
@@ -311,7 +319,8 @@ func (f *faulty) Sweep(ctx context.Context, opts backend.SweepOptions) (int64, e
 		selected := r.exit == backend.ExitRetired ||
 			undeclared && (opts.IncludeExpired || f.has("Sweep always takes the expired")) ||
 			r.exit == backend.ExitFinished && f.has("Sweep takes the finished")
-		held := now.Before(r.expiresAt) && !f.has("Sweep takes the held")
+		held := now.Before(r.expiresAt) && !f.has("Sweep takes the held") &&
+			!(r.exit != backend.ExitNone && f.has("Sweep takes what is to be free"))
 		if !held && selected && (age > opts.Retention || f.has("Sweep overlooks Retention")) {
 			if f.has("Sweep selects and deletes in two steps") {
 				f.pause()

@@ -8,6 +8,8 @@ import (
 	"github.com/aetomala/worklease/backend"
 )
 
+var invalidModes = []backend.ExitMode{backend.ExitNone, backend.ExitExpired, backend.ExitMode(9), backend.ExitMode(255)}
+
 func (s suite) releases() {
 	for _, mode := range declarable {
 		s.it("as "+mode.String()+" free the lease at once", releaseLive, func(p *probe) {
@@ -52,7 +54,6 @@ func (s suite) releases() {
 		p.finds(work, left("state", backend.ExitFinished, "me"))
 	})
 
-	invalid := []backend.ExitMode{backend.ExitNone, backend.ExitExpired, backend.ExitMode(9), backend.ExitMode(255)}
 	rows := []struct {
 		name  string
 		setUp func(*probe) situation
@@ -66,7 +67,7 @@ func (s suite) releases() {
 	for _, row := range rows {
 		s.it("with an invalid mode are refused with "+row.name, releaseMode, func(p *probe) {
 			r := row.setUp(p)
-			for _, mode := range invalid {
+			for _, mode := range invalidModes {
 				err := p.store.Release(p.ctx, r.mine, mode)
 				p.Expect(err).To(gomega.HaveOccurred(), fmt.Sprintf("Release as %v", mode))
 				p.refused(err, backend.ErrInvalidExitMode)

@@ -13,6 +13,7 @@ type situation struct {
 	mine  backend.LeaseRecord // what the operation under test is called with
 	owner backend.LeaseRecord // what matches the row; zero if there is none
 	held  bool
+	later bool               // it is held because its release takes effect later
 	reads backend.Checkpoint // what owner reads
 	next  backend.Checkpoint // what the next holder finds, after owner has released if it is held
 }
@@ -27,6 +28,12 @@ func (p *probe) unchanged(s situation) {
 	}
 	if s.held {
 		p.held(work)
+	}
+	switch {
+	case s.later:
+		p.forget(s.owner)
+		s.next = backend.Checkpoint{}
+	case s.held:
 		p.release(s.owner, backend.ExitFinished)
 	}
 	p.finds(work, s.next)
@@ -67,6 +74,13 @@ func released(mode backend.ExitMode) func(*probe) situation {
 		s.next.PrevExit = mode
 		return s
 	}
+}
+
+func releasedForLater(p *probe) situation {
+	s := live(p)
+	p.releaseAfter(s.mine, backend.ExitRetired, hour)
+	s.later = true
+	return s
 }
 
 func forgotten(p *probe) situation {
@@ -196,6 +210,7 @@ var rowStates = []rowState{
 	{"my lease, released as retired", released(backend.ExitRetired), free, mineReleased, sweptAlways},
 	{"my lease, forgotten", forgotten, fresh, notMine, noRow},
 	{"my lease, swept", swept, fresh, notMine, noRow},
+	{"my lease, released as retired for later", releasedForLater, taken, mineReleased, keptHeld},
 	{"a later tenure of my own holder ID", superseded("me"), taken, notMine, keptHeld},
 	{"a later tenure of another holder", superseded("other"), taken, notMine, keptHeld},
 	{"a later tenure of another holder that lapsed", supersededLapsed, free, notMine, sweptOnAsk},

@@ -31,7 +31,9 @@ import (
 // for time to pass wait for 50 ms or so, and assert only what must not happen too early: a slow store
 // passes as well.
 //
-// A store that does not know who holds a lease returns a bare [backend.ErrLeaseHeld] and passes.
+// A store that does not know who holds a lease returns a bare [backend.ErrLeaseHeld] and passes. The specs
+// of an optional capability that [backend.As] does not find, or that returns an error matching
+// [errors.ErrUnsupported], are skipped. [backend.Transactional] has none.
 func RunSuite(newBackend func() backend.Backend) func() {
 	s := suite{newBackend}
 	return func() {
@@ -46,6 +48,7 @@ func RunSuite(newBackend func() backend.Backend) func() {
 		ginkgo.Describe("IDs", s.ids)
 		ginkgo.Describe("contexts", s.contexts)
 		ginkgo.Describe("races", s.races)
+		s.capabilities()
 	}
 }
 
@@ -62,10 +65,15 @@ const (
 // it declares one spec. The sentence is a report entry rather than an annotation of each assertion,
 // because Ginkgo prints entries for every kind of failure.
 func (s suite) it(name string, r rule, body func(p *probe)) {
+	s.declare(1, name, r, body)
+}
+
+// declare is for callers that declare specs for callers of their own, which are above them by offset.
+func (s suite) declare(offset int, name string, r rule, body func(p *probe)) {
 	ginkgo.It(name, func(ctx ginkgo.SpecContext) {
 		ginkgo.AddReportEntry("the contract says", string(r), ginkgo.ReportEntryVisibilityFailureOrVerbose)
 		s.run(ctx, body)
-	}, ginkgo.Offset(1), ginkgo.SpecTimeout(specLimit))
+	}, ginkgo.Offset(offset+1), ginkgo.SpecTimeout(specLimit))
 }
 
 func (s suite) run(ctx context.Context, body func(p *probe)) {

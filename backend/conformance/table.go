@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -23,6 +24,14 @@ func (s situation) opposite() time.Duration {
 		return over
 	}
 	return hour
+}
+
+// otherExit is an exit that shows: it is not the one that the next holder would find.
+func (s situation) otherExit() backend.ExitMode {
+	if s.next.PrevExit == backend.ExitAbandoned {
+		return backend.ExitRetired
+	}
+	return backend.ExitAbandoned
 }
 
 // recordOperations are the calls that are conditional on a record, in the interface's order.
@@ -60,11 +69,7 @@ var recordOperations = []operation{
 		name:   "Release",
 		expect: func(r rowState) outcome { return r.release },
 		call: func(p *probe, s situation) error {
-			mode := backend.ExitAbandoned
-			if s.next.PrevExit == mode {
-				mode = backend.ExitRetired
-			}
-			return p.store.Release(p.ctx, s.mine, mode)
+			return p.store.Release(p.ctx, s.mine, s.otherExit())
 		},
 		effect: func(p *probe, s situation) {
 			s.held = false
@@ -106,7 +111,7 @@ func (s suite) rowStates() {
 				}
 				return s.mine.HolderID
 			})
-			for _, op := range recordOperations {
+			for _, op := range slices.Concat(recordOperations, capableOperations) {
 				expect := op.expect(r)
 				s.it(op.name+" "+verdict(expect.want), expect.rule, func(p *probe) {
 					row := r.setUp(p)
