@@ -34,27 +34,50 @@ func (l *lease) call(ctx context.Context, op operation, token Token, do func() e
 	if token.hold == nil {
 		return failed(op.verb, token.record, ErrFenced)
 	}
-	start := l.now()
-	losses := 0
-	switch {
-	case op.extends:
-		losses = token.hold.begin(start, l.ttl)
-	case op.ends:
-		token.hold.leave()
-	}
+	began := l.begin(op, token)
 	err := do()
 	var took time.Duration
 	if l.observer != nil {
-		took = l.now().at.Sub(start.at)
+		took = l.now().at.Sub(began.start.at)
 	}
+	err, fenced := l.conclude(ctx, op, token, began, err)
+	if l.observer != nil {
+		event(took, err)
+		if fenced && op.fenced != 0 {
+			l.observer.OnFenced(ctx, FencedEvent{Token: token, Operation: op.fenced})
+		}
+	}
+	return err
+}
+
+// beginning is what a call must know of its beginning when it has ended.
+type beginning struct {
+	start  instant
+	losses int // of the lease, until then
+}
+
+// begin makes known that a call is under way.
+func (l *lease) begin(op operation, token Token) beginning {
+	b := beginning{start: l.now()}
+	switch {
+	case op.extends:
+		b.losses = token.hold.begin(b.start, l.ttl)
+	case op.ends:
+		token.hold.leave()
+	}
+	return b
+}
+
+// conclude draws the consequences for the window from what the store answered, and returns that with its
+// context, and whether the holder is fenced.
+func (l *lease) conclude(ctx context.Context, op operation, token Token, began beginning, err error) (wrapped error, fenced bool) {
 	if op.ends {
 		token.hold.left(err)
 	}
-	fenced := false
 	switch {
 	case err == nil && op.extends:
 		if !l.inTransaction(ctx) {
-			token.hold.extend(start, losses)
+			token.hold.extend(began.start, began.losses)
 		}
 	case err == nil && op.ends:
 		token.hold.lose(errGivenUp)
@@ -63,18 +86,12 @@ func (l *lease) call(ctx context.Context, op operation, token Token, do func() e
 		fenced = true
 		token.hold.lose(ErrFenced)
 	case errors.Is(err, ErrLeaseExpired):
-		token.hold.lapse(start, errLapsed)
+		token.hold.lapse(began.start, errLapsed)
 	}
 	if err != nil {
 		err = failed(op.verb, token.record, err)
 	}
-	if l.observer != nil {
-		event(took, err)
-		if fenced && op.fenced != 0 {
-			l.observer.OnFenced(ctx, FencedEvent{Token: token, Operation: op.fenced})
-		}
-	}
-	return err
+	return err, fenced
 }
 
 // inTransaction reports whether what a call under ctx did is still to be committed.

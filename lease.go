@@ -152,15 +152,18 @@ func New(b backend.Backend, cfg Config) (Lease, error) {
 	if err := ident.Check(cfg.HolderID); err != nil {
 		return nil, fmt.Errorf("worklease: new: %w: the holder ID %w", ErrConfigInvalid, err)
 	}
-	transactional, _ := backend.As[backend.Transactional](b)
-	return &lease{
+	l := &lease{
 		backend:  b,
-		tx:       transactional,
 		ttl:      cfg.TTL,
 		holderID: cfg.HolderID,
 		observer: cfg.Observer,
 		now:      localNow,
-	}, nil
+	}
+	l.tx, _ = backend.As[backend.Transactional](b)
+	if store, ok := backend.As[backend.BatchRenewer](b); ok {
+		l.batch = &batch{lease: l, store: store}
+	}
+	return l, nil
 }
 
 // lease adds to the store what is the same for all calls: holder ID and TTL, the window, the errors'
@@ -168,6 +171,7 @@ func New(b backend.Backend, cfg Config) (Lease, error) {
 type lease struct {
 	backend  backend.Backend
 	tx       backend.Transactional // nil: the store knows no transactions of the caller's
+	batch    *batch                // nil: the store renews one by one
 	ttl      time.Duration
 	holderID string
 	observer LeaseObserver // nil: nobody is told

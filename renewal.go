@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -116,7 +117,7 @@ func (r *renewal) start() {
 	}
 	h.renewals[r] = struct{}{}
 	r.timer = time.AfterFunc(math.MaxInt64, r.wake)
-	r.settle()
+	r.settle(rand.Float64())
 	r.arm(h.now())
 }
 
@@ -130,7 +131,12 @@ func (r *renewal) stop() {
 
 // wake does what has become due. It may be called too early, and more than once.
 func (r *renewal) wake() {
-	if a := r.next(); a != nil {
+	a := r.next()
+	switch {
+	case a == nil:
+	case r.lease.batch.works():
+		r.lease.batch.add(r, a, gathering(min(r.opts.interval, 2*a.limit)))
+	default:
 		r.try(a)
 	}
 }
@@ -148,7 +154,7 @@ func (r *renewal) next() *attempt {
 	}
 	defer r.arm(now)
 	if r.awaited == nil && r.attempts > 0 && h.window.opened.at.After(r.failedAt.at) {
-		r.settle() // another call has moved the window since
+		r.settle(rand.Float64()) // another call has moved the window since
 	}
 	if r.awaited != nil && r.due(now) <= 0 {
 		r.awaited = nil
@@ -174,23 +180,31 @@ func (r *renewal) shortest() time.Duration { return min(r.opts.initial, r.lease.
 // try makes an attempt. A panic of the store or of an observer cannot reach anybody from here; it
 // takes the lease's context with it instead, so that the work does not go on unwatched.
 func (r *renewal) try(a *attempt) {
-	err := fmt.Errorf("%w: background renewal exited its goroutine", ErrLeaseWindowExhausted)
-	returned := false
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: background renewal panicked: %v\n%s", ErrLeaseWindowExhausted, p, debug.Stack())
-		}
-		if !returned {
-			r.hold.lose(err)
-		}
-		r.answer(a, err)
-	}()
+	var err error
+	defer func() { r.answer(a, err, rand.Float64()) }()
+	defer survive(&err, r.hold.lose)()
 	err = r.lease.renew(a.ctx, r.token, a.number)
-	returned = true
 }
 
-// answer takes in how an attempt ended. What it says of the lease, the call itself has drawn already.
-func (r *renewal) answer(a *attempt, err error) {
+// survive returns what is to be deferred around code of the caller's that runs in the background. If that
+// does not return, it makes an error of it and calls lose with it.
+func survive(err *error, lose func(error)) func() {
+	exited := fmt.Errorf("%w: background renewal exited its goroutine", ErrLeaseWindowExhausted)
+	*err = exited
+	return func() {
+		switch p := recover(); {
+		case p != nil:
+			*err = fmt.Errorf("%w: background renewal panicked: %v\n%s", ErrLeaseWindowExhausted, p, debug.Stack())
+		case *err != exited:
+			return
+		}
+		lose(*err)
+	}
+}
+
+// answer takes in how an attempt ended. What it says of the lease, the call itself has drawn already. place
+// is for settle, should it have been a success.
+func (r *renewal) answer(a *attempt, err error, place float64) {
 	h := r.hold
 	h.mu.Lock()
 	defer h.unlock()
@@ -201,7 +215,7 @@ func (r *renewal) answer(a *attempt, err error) {
 	switch {
 	case err == nil: // also if it was given up
 		r.cancelAttempts()
-		r.settle()
+		r.settle(place)
 	case cancelled:
 		if r.attempts > 0 { // it may say what it was stuck at
 			r.lastErr = err
@@ -235,10 +249,15 @@ func (r *renewal) cancelAttempts() {
 	}
 }
 
-// settle ends a renewal that succeeded, and draws how long to wait for the next.
-func (r *renewal) settle() {
+// settle ends a renewal that succeeded. The wait for the next is place, from 0 to 1, of the way from the
+// shortest to the longest there is.
+func (r *renewal) settle(place float64) {
+	longest := r.opts.interval
+	if r.lease.batch.works() {
+		longest -= gathering(longest) // which comes on top of it
+	}
 	lowest := time.Duration(lowestWait * float64(r.opts.interval))
-	r.wait = min(r.opts.interval, pause.Jitter(lowest, 1/lowestWait-1))
+	r.wait = lowest + time.Duration(place*float64(longest-lowest))
 	r.attempts, r.backoff, r.lastErr = 0, r.opts.initial, nil
 }
 
