@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/aetomala/worklease/backend"
 )
 
 // Forgetful sets for a test how long a statement is sent unprepared once the server forgot it.
@@ -28,3 +31,10 @@ func (b *Backend) Queues() int {
 
 // Stuck returns how many calls go on although their callers have left.
 func Stuck(b *Backend) int64 { return b.stuck.Load() }
+
+// Explain returns the verdicts on a batch whose statement has answered with these letters.
+func Explain(ctx context.Context, b *Backend, records []backend.LeaseRecord, letters string) []error {
+	verdicts := make([]error, len(records))
+	b.explain(ctx, records, letters, verdicts)
+	return verdicts
+}

@@ -155,12 +155,19 @@ func (o *owner) step() {
 		return nil
 	}
 	before := time.Now()
-	switch o.random.IntN(8) {
-	case 0, 1:
+	switch o.random.IntN(14) {
+	case 0, 1, 8:
 		call = "acquire"
-		var record backend.LeaseRecord
-		holder := fmt.Sprintf("%s-%d", o.holder, o.random.IntN(100))
-		record, err = o.f.store.Acquire(ctx, o.work, holder, ttl)
+		var (
+			record backend.LeaseRecord
+			found  backend.Checkpoint
+		)
+		holder, reads := fmt.Sprintf("%s-%d", o.holder, o.random.IntN(100)), o.random.IntN(2) == 0
+		if reads {
+			record, found, err = o.f.store.AcquireRead(ctx, o.work, holder, ttl)
+		} else {
+			record, err = o.f.store.Acquire(ctx, o.work, holder, ttl)
+		}
 		o.tried = holder
 		if o.held() {
 			want = backend.ErrLeaseHeld
@@ -179,6 +186,9 @@ func (o *owner) step() {
 			}
 			o.exists, o.record, o.exit = true, record, backend.ExitNone
 			moved(before, after)
+			if reads {
+				o.reads(found)
+			}
 		}
 	case 2, 3:
 		call = "renew"
@@ -200,11 +210,7 @@ func (o *owner) step() {
 		if !o.exists {
 			want = backend.ErrFenced
 		}
-		done = func(_, _ time.Time) {
-			if string(found.State) != o.state || found.PrevExit != o.prevExit || found.PrevHolderID != o.prevHolder {
-				o.t.Errorf("read %+v of %s, want %q %v %q", found, o.work, o.state, o.prevExit, o.prevHolder)
-			}
-		}
+		done = func(_, _ time.Time) { o.reads(found) }
 	case 7:
 		if o.seldom++; o.seldom%4 != 0 {
 			return
@@ -215,6 +221,38 @@ func (o *owner) step() {
 		}
 		done = func(_, _ time.Time) {
 			o.exists, o.state, o.exit, o.prevExit, o.prevHolder = false, "", backend.ExitNone, backend.ExitNone, ""
+		}
+	case 9, 10:
+		call = "renew batch"
+		nobody := backend.LeaseRecord{WorkID: o.work, HolderID: "nobody", FencingToken: o.record.FencingToken}
+		var verdicts []error
+		verdicts, err = o.f.store.RenewBatch(ctx, []backend.LeaseRecord{nobody, o.record}, ttl)
+		want, done = alive(), moved
+		if err == nil {
+			err = verdicts[1]
+		}
+	case 11:
+		call = "free"
+		var found []string
+		found, err = o.f.store.Free(ctx, []string{"nobody's", o.work})
+		done = func(_, _ time.Time) {
+			if len(found) == 0 || found[0] != "nobody's" || (len(found) == 2) == o.held() {
+				o.t.Errorf("free are %q; %s is held: %t", found, o.work, o.held())
+			}
+		}
+	case 12:
+		call = "checkpoint and release"
+		state, mode := fmt.Sprintf("%s %d", o.work, o.random.Uint64()), backend.ExitFinished+backend.ExitMode(o.random.IntN(3))
+		err, want = o.f.store.CheckpointRelease(ctx, o.record, []byte(state), mode), alive()
+		done = func(before, after time.Time) { o.state, o.exit, o.earliest, o.latest = state, mode, before, after }
+	case 13:
+		call = "release after"
+		mode := backend.ExitFinished + backend.ExitMode(o.random.IntN(3))
+		const delay = time.Millisecond // so that the lease is soon free again
+		err, want = o.f.store.ReleaseAfter(ctx, o.record, mode, delay), alive()
+		done = func(before, after time.Time) {
+			o.exit, o.earliest, o.latest = mode, before.Add(delay), after.Add(delay)
+			time.Sleep(time.Until(o.latest))
 		}
 	}
 	switch {
@@ -230,6 +268,13 @@ func (o *owner) step() {
 		if call == "acquire" {
 			o.compare() // it may have won
 		}
+	}
+}
+
+// reads compares what was read with what the holder is to find.
+func (o *owner) reads(found backend.Checkpoint) {
+	if string(found.State) != o.state || found.PrevExit != o.prevExit || found.PrevHolderID != o.prevHolder {
+		o.t.Errorf("read %+v of %s, want %q %v %q", found, o.work, o.state, o.prevExit, o.prevHolder)
 	}
 }
 

@@ -63,7 +63,7 @@ func (f *fixture) terminate(t testing.TB) {
 	})
 }
 
-// operations are the seven calls, each as one that succeeds for the holder of record. Acquire is for
+// operations are the calls, each as one that succeeds for the holder of record. Acquire and AcquireRead are for
 // the work ID "free".
 var operations = map[string]func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error{
 	"Acquire": func(ctx context.Context, b backend.Backend, _ backend.LeaseRecord) error {
@@ -88,17 +88,34 @@ var operations = map[string]func(ctx context.Context, b backend.Backend, record 
 		_, err := b.Sweep(ctx, backend.SweepOptions{Retention: time.Hour})
 		return err
 	},
+	"RenewBatch": func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error {
+		verdicts, err := b.(backend.BatchRenewer).RenewBatch(ctx, []backend.LeaseRecord{record}, time.Minute)
+		return errors.Join(append(verdicts, err)...)
+	},
+	"Free": func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error {
+		_, err := b.(backend.Looker).Free(ctx, []string{record.WorkID})
+		return err
+	},
+	"AcquireRead": func(ctx context.Context, b backend.Backend, _ backend.LeaseRecord) error {
+		_, _, err := b.(backend.AcquireReader).AcquireRead(ctx, "free", "b", time.Minute)
+		return err
+	},
+	"CheckpointRelease": func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error {
+		return b.(backend.CheckpointReleaser).CheckpointRelease(ctx, record, []byte("final"), backend.ExitFinished)
+	},
+	"ReleaseAfter": func(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error {
+		return b.(backend.DelayedReleaser).ReleaseAfter(ctx, record, backend.ExitFinished, time.Microsecond)
+	},
 }
 
 // warm makes all calls once, on leases of its own, so that every statement is prepared.
 func warm(t testing.TB, b backend.Backend) {
 	t.Helper()
-	record := acquire(t, b, "warm", "a", time.Minute)
-	for _, name := range []string{"ReadCheckpoint", "Checkpoint", "Renew", "Release", "Forget", "Sweep"} {
-		if err := operations[name](t.Context(), b, record); err != nil {
+	eachInOrder(t, b, "warm", func(name string, call func() error) {
+		if err := call(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-	}
+	})
 }
 
 func renewMinute(ctx context.Context, b backend.Backend, record backend.LeaseRecord) error {

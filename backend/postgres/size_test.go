@@ -76,6 +76,10 @@ func TestStateAboveTheLimitIsRefusedAndCostsNothing(t *testing.T) {
 			}
 			mustNotMatch(t, err, backend.ErrFenced, backend.ErrLeaseExpired)
 		}
+		err := f.store.CheckpointRelease(t.Context(), record, noise(limit+1), backend.ExitFinished)
+		if err == nil || !strings.Contains(err.Error(), "more than the limit of 1024") {
+			t.Errorf("with a release: %v", err)
+		}
 		if err := tx.Commit(); err == nil {
 			t.Error("the transaction was committed without the checkpoint")
 		}

@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -12,25 +11,39 @@ import (
 	"github.com/aetomala/worklease/internal/pgtest"
 )
 
-// inOrder are the operations in an order in which each succeeds for the record that the first returns.
-var inOrder = []string{"Acquire", "ReadCheckpoint", "Checkpoint", "Renew", "Release", "Forget", "Sweep"}
+// inOrder are the operations in an order in which each succeeds for the record that was acquired last.
+var inOrder = []string{
+	"Acquire", "ReadCheckpoint", "Checkpoint", "Renew", "RenewBatch", "Free", "Release",
+	"AcquireRead", "ReleaseAfter", "Acquire", "CheckpointRelease", "Forget", "Sweep",
+}
+
+// eachInOrder hands out each call, to be made once.
+func eachInOrder(t testing.TB, b backend.Backend, workID string, each func(name string, call func() error)) {
+	t.Helper()
+	var record backend.LeaseRecord
+	for _, name := range inOrder {
+		each(name, func() (err error) {
+			switch name {
+			case "Acquire":
+				record, err = b.Acquire(t.Context(), workID, "a", time.Minute)
+			case "AcquireRead":
+				record, _, err = b.(backend.AcquireReader).AcquireRead(t.Context(), workID, "a", time.Minute)
+			default:
+				err = operations[name](t.Context(), b, record)
+			}
+			return err
+		})
+	}
+}
 
 // tenure makes each call once and tells each what it returned, and the traffic that it made.
 func tenure(t *testing.T, f *fixture, proxy *pgtest.Proxy, each func(name string, err error, traffic pgtest.Traffic)) {
 	t.Helper()
-	var record backend.LeaseRecord
-	for _, name := range inOrder {
-		call := operations[name]
-		if name == "Acquire" {
-			call = func(ctx context.Context, b backend.Backend, _ backend.LeaseRecord) (err error) {
-				record, err = b.Acquire(ctx, "tenure", "a", time.Minute)
-				return err
-			}
-		}
+	eachInOrder(t, f.store, "tenure", func(name string, call func() error) {
 		proxy.ResetTraffic()
-		err := call(t.Context(), f.store, record)
+		err := call()
 		each(name, err, proxy.Traffic())
-	}
+	})
 }
 
 func TestEachOperationIsOneRoundTrip(t *testing.T) {

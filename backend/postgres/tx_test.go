@@ -160,9 +160,15 @@ func TestLeaseIsNeitherTakenNorGivenUpInATransaction(t *testing.T) {
 	ctx := postgres.InTx(t.Context(), tx)
 	_, acquireErr := f.store.Acquire(ctx, "other", "a", time.Minute)
 	_, sweepErr := f.store.Sweep(ctx, backend.SweepOptions{})
+	_, _, readErr := f.store.AcquireRead(ctx, "other", "a", time.Minute)
+	_, batchErr := f.store.RenewBatch(ctx, []backend.LeaseRecord{record}, time.Minute)
+	_, freeErr := f.store.Free(ctx, []string{"w"})
 	for name, err := range map[string]error{
 		"Acquire": acquireErr, "Sweep": sweepErr,
 		"Release": f.store.Release(ctx, record, backend.ExitFinished), "Forget": f.store.Forget(ctx, record),
+		"AcquireRead": readErr, "RenewBatch": batchErr, "Free": freeErr,
+		"CheckpointRelease": f.store.CheckpointRelease(ctx, record, nil, backend.ExitFinished),
+		"ReleaseAfter":      f.store.ReleaseAfter(ctx, record, backend.ExitFinished, time.Minute),
 	} {
 		if err == nil {
 			t.Errorf("%s in a transaction", name)
@@ -295,6 +301,15 @@ func TestTransactionsOfThePastLeaveNothingBehind(t *testing.T) {
 			return f.store.Release(t.Context(), record, backend.ExitFinished)
 		},
 		"Forget": func(record backend.LeaseRecord) error { return f.store.Forget(t.Context(), record) },
+		"RenewBatch": func(record backend.LeaseRecord) error {
+			return operations["RenewBatch"](t.Context(), f.store, record)
+		},
+		"CheckpointRelease": func(record backend.LeaseRecord) error {
+			return f.store.CheckpointRelease(t.Context(), record, nil, backend.ExitFinished)
+		},
+		"ReleaseAfter": func(record backend.LeaseRecord) error {
+			return f.store.ReleaseAfter(t.Context(), record, backend.ExitFinished, time.Minute)
+		},
 	} {
 		record := acquire(t, f.store, name, "a", time.Minute)
 		tx := begin(t, f.db)
