@@ -29,6 +29,7 @@ func TestTables(t *testing.T) {
 	t.Run("wrapping", func(t *testing.T) { tableWrapping(t, quick) })
 	t.Run("contended", func(t *testing.T) { tableContended(t, durable) })
 	t.Run("wal", func(t *testing.T) { tableWAL(t, quick) })
+	t.Run("batch", func(t *testing.T) { tableBatch(t, quick, durable) })
 	t.Run("hot", func(t *testing.T) { tableHOT(t, quick) })
 	t.Run("many", func(t *testing.T) { tableMany(t, quick) })
 	t.Run("roundtrips", func(t *testing.T) { tableRoundTrips(t, quick) })

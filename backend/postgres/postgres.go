@@ -6,7 +6,8 @@
 //
 // Each operation is one statement and one round trip. A Checkpoint, Renew, Release or Forget that is
 // refused needs a second statement to find out why, and so does now and then the Acquire of a work ID
-// that has no row yet, to draw its token; a Sweep is one for each 1,000 rows. All time is the server's
+// that has no row yet, to draw its token; a Sweep is one for each 1,000 rows. The optional capabilities
+// are one statement each too: Backend has all but [backend.Waker]. All time is the server's
 // clock. READ COMMITTED, the server's default, is required: under a stricter one, contended calls may
 // fail with SQLSTATE 40001. client_encoding must be UTF8, or the same ID from two programs may be two:
 // lib/pq sees to it, pgx takes what the server has for the session, and [Check] tells.

@@ -198,10 +198,9 @@ LEFT JOIN worklease_leases AS l
 WHERE $1::text = 'verdict'`}
 
 // renewBatchQuery returns a letter for each lease: + renewed, . over on arrival, * locked but over, - not
-// had, which is for batchVerdictQuery to explain. It waits for no row, so that it can be in no deadlock
-// whatever the order of its rows, and locks none that it would not renew: a holder that was superseded
-// keeps its successor from nothing. The lock and the update are two records of WAL a row. Without the lock the
-// update would wait.
+// had; the last two are for batchVerdictQuery to explain. It waits for no row, so that it can be in no
+// deadlock whatever the order of its rows: that is what the lock is for, since an update alone waits. It
+// locks no row that another tenure has, and so no successor is kept from its own.
 var renewBatchQuery = query{"renew batch", `
 WITH asked AS MATERIALIZED (
   SELECT a.* FROM unnest($2::text::text[], $3::text::text[], $4::text::bigint[])
