@@ -88,7 +88,7 @@ func (a *tenures) alive() (n int) {
 const batchTTL = 30 * time.Second
 
 func TestRenewalsAreMadeTogether(t *testing.T) {
-	const n, rounds = 2000, 20
+	const n, rounds = 1000, 12
 	synctest.Test(t, func(t *testing.T) {
 		s := newBatchStore()
 		rec := new(recorder)
@@ -535,7 +535,7 @@ func TestALeaseIsInABatchOnce(t *testing.T) {
 func TestBatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBatchStore()
-		all := startTenures(t, newLease(t, s, "a", batchTTL), 5000)
+		all := startTenures(t, newLease(t, s, "a", batchTTL), 2000)
 		time.Sleep(batchTTL)
 		s.mu.Lock()
 		sizes := slices.Clone(s.batches)
@@ -545,7 +545,7 @@ func TestBatchesAreBounded(t *testing.T) {
 				t.Errorf("a batch of %d", size)
 			}
 		}
-		if n := all.alive(); n != 5000 {
+		if n := all.alive(); n != 2000 {
 			t.Errorf("%d leases are left", n)
 		}
 		all.stop()

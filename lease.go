@@ -101,9 +101,12 @@ type Lease interface {
 	//
 	// A renewal is due every TTL/2, or as [WithRenewalInterval] says, counted from the start of the
 	// call that last moved the window. An attempt without an answer after a third of the time left (but
-	// no sooner than 100 ms or TTL/30, whichever is less) is given up and the next is made. It may still answer; but at most three are unanswered at a time, and
-	// the oldest is cancelled to make room. After an error the next attempt waits as
-	// [WithRenewalBackoff] says.
+	// no sooner than 100 ms or TTL/30, whichever is less) is given up and the next is made. It may still
+	// answer; but at most three are unanswered at a time, and the oldest is cancelled to make room. After
+	// an error the next attempt waits as [WithRenewalBackoff] says.
+	//
+	// On a store that renews many leases in one call, those of one Lease that fall due close to each other
+	// are renewed together. Each is still by itself: its window, its attempts, its events.
 	//
 	// What ends renewCtx is its [context.Cause]:
 	//
