@@ -277,3 +277,46 @@ func TestPanicOfTheWorkWaitsForOnLost(t *testing.T) {
 		})
 	})
 }
+
+// lateNews is a context that tells its first child of its end at once, and the next ones never: those whom
+// a context has are told one after the other, in no order.
+type lateNews struct {
+	context.Context
+	done  chan struct{}
+	first atomic.Bool
+}
+
+func (c *lateNews) Done() <-chan struct{} { return c.done }
+
+func (c *lateNews) AfterFunc(f func()) (stop func() bool) {
+	if c.first.CompareAndSwap(false, true) {
+		return context.AfterFunc(c.Context, f)
+	}
+	return func() bool { return true }
+}
+
+// lateLease is a Lease with such a context.
+type lateLease struct{ worklease.Lease }
+
+func (l lateLease) StartRenewal(ctx context.Context, token worklease.Token, opts ...worklease.RenewalOption) (context.Context, func()) {
+	ctx, stop := l.Lease.StartRenewal(ctx, token, opts...)
+	late := &lateNews{Context: ctx, done: make(chan struct{})}
+	context.AfterFunc(ctx, func() { close(late.done) })
+	return late, stop
+}
+
+// The work may be told of the loss before anybody else is, and return before that.
+func TestLossThatTheWorkKnowsOfIsALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreAndToken(t)
+		s.down.Store(true)
+		var lost lostAt
+		got := tenure.Run(t.Context(), workID, tenure.Config{Lease: lateLease{s.lease}, OnLost: lost.call}, untilDone)
+		if n := lost.times.Load(); n != 1 {
+			t.Errorf("OnLost was called %d times", n)
+		}
+		if !got.Lost || got.Exit != worklease.ExitNone || !errors.Is(got.Err, worklease.ErrLeaseWindowExhausted) {
+			t.Errorf("result = %+v", got)
+		}
+	})
+}

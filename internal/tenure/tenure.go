@@ -142,7 +142,12 @@ func watch(renewCtx context.Context, onLost func()) (end func() error) {
 	stop := context.AfterFunc(renewCtx, t.run)
 	return func() error {
 		if stop() {
-			return nil
+			// Not told yet. But the work may have been, since those who wait for a context are told one after
+			// the other: what counts is whether it has ended by now.
+			if !isLoss(context.Cause(renewCtx)) {
+				return nil
+			}
+			go t.run()
 		}
 		<-t.done
 		return t.result()
