@@ -115,6 +115,34 @@ func TestMigrateKeepsLeases(t *testing.T) {
 	})
 }
 
+// A row that is forgotten before the sequence has been put above its token would take the token with it,
+// and a later holder of the same work ID would get a smaller one.
+func TestNothingIsForgottenBeforeTheTableIsMigrated(t *testing.T) {
+	t.Parallel()
+	for shape, token := range map[string]uint64{"per_row_tokens": 7, "clean_handoff": 70} {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel()
+			_, admin := oldTable(t, shape)
+			store, err := postgres.New(admin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			highest := backend.LeaseRecord{WorkID: "live", HolderID: "old holder", FencingToken: token}
+			if err := store.Forget(t.Context(), highest); err == nil || errors.Is(err, backend.ErrFenced) {
+				t.Errorf("before: got %v, want the server's error", err)
+			}
+			migrate(t, admin)
+			if err := store.Forget(t.Context(), highest); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+			record, err := store.Acquire(t.Context(), "live", "new holder", time.Minute)
+			if err != nil || record.FencingToken <= token {
+				t.Errorf("got the token %d after %d (%v)", record.FencingToken, token, err)
+			}
+		})
+	}
+}
+
 // A flag in the oldest table, and exit columns that somebody has added by hand and less strictly.
 func TestMigrateMixedShapes(t *testing.T) {
 	t.Parallel()
