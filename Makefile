@@ -28,7 +28,7 @@ endef
 with-postgres = $(if $(PG),bin=$$($(CURDIR)/internal/pgtest/fetch.sh $(PG)) || exit 1; export WORKLEASE_TEST_POSTGRES_BIN="$$bin";)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-matrix test-postgres model check fmt-check vet staticcheck tidy-check api-check api bench cover
+.PHONY: help test test-matrix test-postgres model proof check fmt-check vet staticcheck tidy-check api-check api bench cover
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -48,6 +48,9 @@ test-postgres:
 
 model: ## Check the model of the protocol exhaustively; needs spin and gcc
 	@proof/model/run.sh
+
+proof: ## Run the long forms of the proofs under fault, in a quarter of an hour
+	@$(with-postgres) GO='$(GO)' proof/run.sh
 
 check: fmt-check vet staticcheck tidy-check api-check ## Run every check that is not a test of behaviour
 	@echo "all checks passed"
