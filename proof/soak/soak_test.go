@@ -73,7 +73,7 @@ func TestManyLeases(t *testing.T) {
 	t.Run("work on the same pool", func(t *testing.T) {
 		p := asked()
 		if p.duration == 0 { // the work keeps all connections until nothing is left
-			p.leases, p.ttl, p.interval, p.hold = p.leases/4, 3*time.Second, 1500*time.Millisecond, time.Hour
+			p.leases, p.ttl, p.interval, p.hold = p.leases/4, 5*time.Second, 2500*time.Millisecond, time.Hour
 		}
 		r := soak(t, shared, p)
 		r.name = "work on the same pool"
