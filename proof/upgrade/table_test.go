@@ -12,22 +12,24 @@ import (
 // each is how many leases of each kind are added to a table.
 const each = 40
 
-// designs are the older ones, from the oldest on, with what tells released leases from lapsed ones, and
-// whether holders of this version can use the table as it is.
-var designs = []struct {
+// design is that of an older version's table.
+type design struct {
 	name     string
-	released string
-	usable   bool
-}{
+	released string // what tells a released lease from one that lapsed
+	usable   bool   // by holders of this version, as it is
+}
+
+// designs are from the oldest on.
+var designs = []design{
 	{"per_row_tokens", "", false},
 	{"clean_handoff", "clean_handoff = true", false},
 	{"exits_beside_clean_handoff", "clean_handoff = true, exit_mode = (ARRAY['finished', 'abandoned', 'retired', NULL])[1 + fencing_token % 4]", true},
 }
 
-// fill makes a table of a design.
-func fill(t *testing.T, db *sql.DB, design, released string) {
+// fill makes a table, with what older holders have left in it.
+func fill(t *testing.T, db *sql.DB, d design) {
 	t.Helper()
-	script, err := os.ReadFile("../../backend/postgres/testdata/" + design + ".sql")
+	script, err := os.ReadFile("../../backend/postgres/testdata/" + d.name + ".sql")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +39,8 @@ func fill(t *testing.T, db *sql.DB, design, released string) {
 		SELECT kind || ' ' || i, 'old holder ' || i, 1 + i % 90, now() + ttl, convert_to('state ' || i, 'UTF8')
 		FROM generate_series(1, $1::int) AS i,
 			(VALUES ('live', interval '1 hour'), ('released', interval '-1 hour'), ('lapsed', interval '-1 hour')) AS of (kind, ttl)`, each)
-	if released != "" {
-		execute(t, db, "UPDATE worklease_leases SET "+released+" WHERE work_id LIKE 'released %'")
+	if d.released != "" {
+		execute(t, db, "UPDATE worklease_leases SET "+d.released+" WHERE work_id LIKE 'released %'")
 	}
 }
 

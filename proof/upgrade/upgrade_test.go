@@ -29,41 +29,21 @@ func TestTablesAreUpgradedWhileHoldersWork(t *testing.T) {
 	for _, design := range designs {
 		t.Run(design.name, func(t *testing.T) {
 			t.Parallel()
-			begun, calls, refused, leases := time.Now(), 0, 0, 0
+			begun, calls, refused, leases, bad := time.Now(), 0, 0, 0, 0
 			for range max(*rounds, 1) {
-				u := &upgrade{dsn: pgtest.Schema(t), seed: rand.Uint64()}
-				admin := pgtest.Open(t, "pgx", u.dsn)
-				fill(t, admin, design.name, design.released)
-				u.usable.Store(design.usable)
-				before := read(t, admin)
-				u.run(t, before)
-				rows := make(map[string]model.Row)
+				u := &upgrade{seed: rand.Uint64()}
+				if !t.Run(fmt.Sprintf("seed %d", u.seed), func(t *testing.T) { u.check(t, design) }) {
+					bad++
+				}
+				leases += u.leases
 				for _, h := range u.holders {
-					maps.Copy(rows, h.rows)
 					calls, refused = calls+h.calls, refused+h.refused
-				}
-				if err := differ(rows, read(t, admin)); err != nil {
-					t.Errorf("seed %d: %v", u.seed, err)
-				}
-				leases += len(before)
-				var next uint64
-				if err := admin.QueryRowContext(t.Context(), "SELECT nextval('worklease_fencing_seq')").Scan(&next); err != nil {
-					t.Fatal(err)
-				}
-				if highest := u.highest.Load(); next <= highest {
-					t.Errorf("seed %d: the sequence gives %d after %d", u.seed, next, highest)
-				}
-				if t.Failed() {
-					break
 				}
 			}
 			if *rounds > 0 {
-				violations := 0
-				if t.Failed() {
-					violations = 1
-				}
-				fmt.Printf("\nproof: upgrade: %s: %d tables of %d leases in all, %d migrations, %d calls beside them, %d before there was a table to use, %d violations, %s\n",
-					design.name, *rounds, leases, *rounds*migrators*again, calls, refused, violations, time.Since(begun).Round(100*time.Millisecond))
+				fmt.Printf("\nproof: upgrade: %s: %d tables of %d leases in all, %d migrations, %d calls beside them, "+
+					"%d of which found no table to use yet, %d tables with a violation, %s\n", design.name, *rounds, leases,
+					*rounds*migrators*again, calls, refused, bad, time.Since(begun).Round(100*time.Millisecond))
 			}
 		})
 	}
@@ -73,9 +53,35 @@ func TestTablesAreUpgradedWhileHoldersWork(t *testing.T) {
 type upgrade struct {
 	dsn     string
 	seed    uint64
+	leases  int // that it had
 	usable  atomic.Bool
 	highest atomic.Uint64
 	holders []*holder
+}
+
+// check upgrades a table of a design and compares what there is afterwards.
+func (u *upgrade) check(t *testing.T, d design) {
+	u.dsn = pgtest.Schema(t)
+	admin := pgtest.Open(t, "pgx", u.dsn)
+	fill(t, admin, d)
+	u.usable.Store(d.usable)
+	before := read(t, admin)
+	u.leases = len(before)
+	u.run(t, before)
+	want := make(map[string]model.Row)
+	for _, h := range u.holders {
+		maps.Copy(want, h.rows)
+	}
+	if err := differ(want, read(t, admin)); err != nil {
+		t.Error(err)
+	}
+	var next uint64
+	if err := admin.QueryRowContext(t.Context(), "SELECT nextval('worklease_fencing_seq')").Scan(&next); err != nil {
+		t.Fatal(err)
+	}
+	if highest := u.highest.Load(); next <= highest {
+		t.Errorf("the sequence gives %d after %d", next, highest)
+	}
 }
 
 // run migrates the table from several processes' pools at once, while holders work.
@@ -108,7 +114,7 @@ func (u *upgrade) run(t *testing.T, rows map[string]model.Row) {
 		working.Go(func() {
 			for turn := 0; ctx.Err() == nil; turn++ {
 				if err := h.turn(t.Context()); err != nil { // not ctx: the outcome of each call is to be known
-					t.Errorf("seed %d: %v", u.seed, err)
+					t.Error(err)
 					cancel()
 				}
 				if turn == 20 {
@@ -130,7 +136,8 @@ func (u *upgrade) run(t *testing.T, rows map[string]model.Row) {
 			<-together
 			for range again {
 				if err := postgres.Migrate(t.Context(), db); err != nil {
-					t.Errorf("seed %d: %v", u.seed, err)
+					t.Error(err)
+					return
 				}
 				u.usable.Store(true)
 			}
@@ -143,7 +150,7 @@ func (u *upgrade) run(t *testing.T, rows map[string]model.Row) {
 	for _, h := range u.holders { // now nothing is in the way
 		for range 20 {
 			if err := h.turn(t.Context()); err != nil {
-				t.Fatalf("seed %d: %v", u.seed, err)
+				t.Fatal(err)
 			}
 		}
 	}
