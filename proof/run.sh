@@ -83,8 +83,8 @@ rm -f "$LOGS"/*.status
 # Leases are kept by the clock: the soak has the machine to itself, and the faults share it with what only
 # computes.
 lane soak
-lane chaos &
-lane model histories upgrade spin
+lane chaos upgrade &
+lane model histories spin
 wait
 
 failed=0
