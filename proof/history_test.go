@@ -26,6 +26,7 @@ type answer struct {
 	heldBy  string // of ErrLeaseHeld; empty if the store did not say
 	found   backend.Checkpoint
 	unknown bool // the call failed, and may have taken effect for all that is known
+	undone  bool // it is not the call itself, but that the store took back what came of it
 }
 
 // state is that of one work ID. Leases are long enough to outlive the history, or over from the beginning.
@@ -53,6 +54,9 @@ func step(s state, op model.Op, got answer) (bool, any) {
 		next   model.Row
 		want   answer
 	)
+	if got.undone {
+		return true, state{undo(s.row, op.HolderID), s.last}
+	}
 	switch op.Kind {
 	case model.Acquire:
 		token := got.token
@@ -90,8 +94,27 @@ func step(s state, op model.Op, got answer) (bool, any) {
 	return ok, state{next, max(s.last, got.token)}
 }
 
+// undo is what a store may do about an acquisition that its caller has not been told of, at any time
+// afterwards: the next one finds what this one found. Holder IDs are of one call each.
+func undo(row model.Row, holderID string) model.Row {
+	switch {
+	case !row.Exists() || row.HolderID != holderID:
+		return row
+	case row.PrevExit == backend.ExitNone:
+		return model.Row{}
+	}
+	row.HolderID, row.ExpiresAt = row.PrevHolderID, epoch
+	row.Exit = row.PrevExit
+	if row.Exit == backend.ExitExpired {
+		row.Exit = backend.ExitNone
+	}
+	return row
+}
+
 func describe(op model.Op, got answer) string {
 	switch {
+	case got.undone:
+		return fmt.Sprintf("%#v: perhaps taken back", op)
 	case got.unknown:
 		return fmt.Sprintf("%#v: unknown", op)
 	case got.err != nil:
@@ -274,7 +297,12 @@ func (h *history) check() error {
 	for _, work := range h.works {
 		var ops []porcupine.Operation
 		for _, op := range h.ops {
-			if op.Input.(model.Op).WorkID == work {
+			if op.Input.(model.Op).WorkID != work {
+				continue
+			}
+			ops = append(ops, op)
+			if op.Output.(answer).unknown && op.Input.(model.Op).Kind == model.Acquire {
+				op.Output = answer{unknown: true, undone: true}
 				ops = append(ops, op)
 			}
 		}
