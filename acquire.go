@@ -61,30 +61,55 @@ func acquireOptionsFrom(opts []AcquireOption) acquireOptions {
 }
 
 func (l *lease) Acquire(ctx context.Context, workID string, opts ...AcquireOption) (Token, error) {
+	token, _, err := l.acquire(ctx, workID, opts, nil)
+	return token, err
+}
+
+// AcquireRead is an Acquire and, if that succeeds, a ReadCheckpoint, in one call to the store, which is the
+// Duration of both events. On a store that cannot do that it fails with [errors.ErrUnsupported], and
+// nothing has happened. It is no method of Lease: package tenure asks for it.
+func (l *lease) AcquireRead(ctx context.Context, workID string, opts ...AcquireOption) (Token, Checkpoint, error) {
+	var found Checkpoint
+	token, took, err := l.acquire(ctx, workID, opts, &found)
+	if err != nil {
+		return Token{}, Checkpoint{}, err
+	}
+	if l.observer != nil {
+		l.observer.OnReadCheckpoint(ctx, readEvent(token, found, took, nil))
+	}
+	return token, found, nil
+}
+
+// acquire also reads the checkpoint, unless read is nil.
+func (l *lease) acquire(ctx context.Context, workID string, opts []AcquireOption, read *Checkpoint) (Token, time.Duration, error) {
 	wanted := backend.LeaseRecord{WorkID: workID, HolderID: l.holderID}
 	if ctx == nil {
-		return Token{}, failed("acquire", wanted, errNilContext)
+		return Token{}, 0, failed("acquire", wanted, errNilContext)
 	}
 	if err := ident.Check(workID); err != nil {
-		return Token{}, failed("acquire", wanted, fmt.Errorf("the work ID %w", err))
+		return Token{}, 0, failed("acquire", wanted, fmt.Errorf("the work ID %w", err))
 	}
 	o := acquireOptionsFrom(opts)
 	for {
-		token, err := l.acquireOnce(ctx, wanted)
+		token, took, err := l.acquireOnce(ctx, wanted, read)
 		if err == nil || !o.wait || !errors.Is(err, ErrLeaseHeld) {
-			return token, err
+			return token, took, err
 		}
 		if ended := pause.Sleep(ctx, pause.Jitter(o.poll, pollJitter)); ended != nil {
 			// The text says what was waited for; only the end of ctx is there to be matched.
-			return Token{}, fmt.Errorf("%v: %w while waiting", err, ended)
+			return Token{}, 0, fmt.Errorf("%v: %w while waiting", err, ended)
 		}
 	}
 }
 
-func (l *lease) acquireOnce(ctx context.Context, wanted backend.LeaseRecord) (Token, error) {
+func (l *lease) acquireOnce(ctx context.Context, wanted backend.LeaseRecord, read *Checkpoint) (Token, time.Duration, error) {
 	start := l.now()
-	record, err := l.acquireInTime(ctx, wanted)
+	record, err := l.acquireInTime(ctx, wanted, read)
 	answered := l.now()
+	took := answered.at.Sub(start.at)
+	if read != nil && errors.Is(err, errors.ErrUnsupported) {
+		return Token{}, 0, failed("acquire and read", wanted, err) // the store was not asked
+	}
 	granted := Token{record: record, hold: newHold(l.now, start, l.ttl)}
 	late := err == nil && granted.hold.window.remaining(answered) <= 0
 	if late {
@@ -95,9 +120,7 @@ func (l *lease) acquireOnce(ctx context.Context, wanted backend.LeaseRecord) (To
 		token, err = Token{}, failed("acquire", wanted, l.explain(err))
 	}
 	if l.observer != nil {
-		l.observer.OnAcquire(ctx, AcquireEvent{
-			WorkID: wanted.WorkID, Token: token, Duration: answered.at.Sub(start.at), Err: err,
-		})
+		l.observer.OnAcquire(ctx, AcquireEvent{WorkID: wanted.WorkID, Token: token, Duration: took, Err: err})
 	}
 	if err == nil && granted.hold.window.remaining(l.now()) <= 0 { // the observer took its time
 		late, token, err = true, Token{}, failed("acquire", wanted, ErrLeaseWindowExhausted)
@@ -105,19 +128,30 @@ func (l *lease) acquireOnce(ctx context.Context, wanted backend.LeaseRecord) (To
 	if late {
 		l.giveBack(ctx, granted)
 	}
-	return token, err
+	return token, took, err
 }
 
 // acquireInTime asks the store for no longer than an answer is worth having. A network that went silent would
 // keep whoever waits for as long as TCP does, though it be long back.
-func (l *lease) acquireInTime(ctx context.Context, wanted backend.LeaseRecord) (backend.LeaseRecord, error) {
+func (l *lease) acquireInTime(ctx context.Context, wanted backend.LeaseRecord, read *Checkpoint) (backend.LeaseRecord, error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, l.ttl, errTooLate)
 	defer cancel()
-	record, err := l.backend.Acquire(bounded, wanted.WorkID, wanted.HolderID, l.ttl)
+	record, err := l.ask(bounded, wanted, read)
 	if errors.Is(err, context.DeadlineExceeded) && context.Cause(bounded) == errTooLate {
 		// The deadline is not the caller's, and only to be read.
 		return record, fmt.Errorf("%w: no answer within the TTL of %v: %v", ErrLeaseWindowExhausted, l.ttl, err)
 	}
+	return record, err
+}
+
+func (l *lease) ask(ctx context.Context, wanted backend.LeaseRecord, read *Checkpoint) (record backend.LeaseRecord, err error) {
+	switch {
+	case read == nil:
+		return l.backend.Acquire(ctx, wanted.WorkID, wanted.HolderID, l.ttl)
+	case l.reader == nil:
+		return record, errors.ErrUnsupported
+	}
+	record, *read, err = l.reader.AcquireRead(ctx, wanted.WorkID, wanted.HolderID, l.ttl)
 	return record, err
 }
 

@@ -14,6 +14,7 @@ type operation struct {
 	verb    string
 	extends bool      // success opens a new window
 	ends    bool      // success ends the lease
+	extra   bool      // it ends, and a store may say that it cannot: as if it had not been asked
 	fenced  Operation // what OnFenced is told; zero: it is not called
 }
 
@@ -23,6 +24,8 @@ var (
 	renew          = operation{verb: "renew", extends: true, fenced: OperationRenew}
 	release        = operation{verb: "release", ends: true, fenced: OperationRelease}
 	forget         = operation{verb: "forget", ends: true, fenced: OperationForget}
+
+	checkpointRelease = operation{verb: "checkpoint and release", ends: true, extra: true, fenced: OperationCheckpoint}
 )
 
 // call makes one call to the store with a token: it draws the consequences for the window, wraps the
@@ -36,6 +39,10 @@ func (l *lease) call(ctx context.Context, op operation, token Token, do func() e
 	}
 	began := l.begin(op, token)
 	err := do()
+	if op.extra && errors.Is(err, errors.ErrUnsupported) {
+		token.hold.left(nil)
+		return failed(op.verb, token.record, err)
+	}
 	var took time.Duration
 	if l.observer != nil {
 		took = l.now().at.Sub(began.start.at)

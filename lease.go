@@ -2,6 +2,7 @@ package worklease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -163,6 +164,8 @@ func New(b backend.Backend, cfg Config) (Lease, error) {
 		now:      localNow,
 	}
 	l.tx, _ = backend.As[backend.Transactional](b)
+	l.reader, _ = backend.As[backend.AcquireReader](b)
+	l.releaser, _ = backend.As[backend.CheckpointReleaser](b)
 	if store, ok := backend.As[backend.BatchRenewer](b); ok {
 		l.batch = &batch{lease: l, store: store}
 	}
@@ -173,8 +176,10 @@ func New(b backend.Backend, cfg Config) (Lease, error) {
 // context and the events. Its methods say what is particular to each.
 type lease struct {
 	backend  backend.Backend
-	tx       backend.Transactional // nil: the store knows no transactions of the caller's
-	batch    *batch                // nil: the store renews one by one
+	tx       backend.Transactional      // nil: the store knows no transactions of the caller's
+	reader   backend.AcquireReader      // nil: the checkpoint is read in a call of its own
+	releaser backend.CheckpointReleaser // nil: the final state is saved in a call of its own
+	batch    *batch                     // nil: the store renews one by one
 	ttl      time.Duration
 	holderID string
 	observer LeaseObserver // nil: nobody is told
@@ -187,10 +192,7 @@ func (l *lease) ReadCheckpoint(ctx context.Context, token Token) (Checkpoint, er
 		found, err = l.backend.ReadCheckpoint(ctx, token.record)
 		return err
 	}, func(took time.Duration, err error) {
-		l.observer.OnReadCheckpoint(ctx, ReadCheckpointEvent{
-			Token: token, PrevExit: found.PrevExit, PrevHolderID: found.PrevHolderID,
-			Size: len(found.State), Duration: took, Err: err,
-		})
+		l.observer.OnReadCheckpoint(ctx, readEvent(token, found, took, err))
 	})
 	if err != nil {
 		return Checkpoint{}, err
@@ -198,11 +200,40 @@ func (l *lease) ReadCheckpoint(ctx context.Context, token Token) (Checkpoint, er
 	return found, nil
 }
 
+func readEvent(token Token, found Checkpoint, took time.Duration, err error) ReadCheckpointEvent {
+	return ReadCheckpointEvent{
+		Token: token, PrevExit: found.PrevExit, PrevHolderID: found.PrevHolderID,
+		Size: len(found.State), Duration: took, Err: err,
+	}
+}
+
 func (l *lease) Checkpoint(ctx context.Context, token Token, state []byte) error {
 	return l.call(ctx, checkpoint, token, func() error {
 		return l.backend.Checkpoint(ctx, token.record, state, l.ttl)
 	}, func(took time.Duration, err error) {
 		l.observer.OnCheckpoint(ctx, CheckpointEvent{Token: token, Size: len(state), Duration: took, Err: err})
+	})
+}
+
+// CheckpointRelease is a Checkpoint and, if that succeeds, a Release, in one call to the store, which is the
+// Duration of both events. An error is that of the Checkpoint: no OnRelease tells of it, and the lease is
+// still to be released. But unless it matches ErrFenced or ErrLeaseExpired, both may have taken effect. On a
+// store that cannot do that it fails with [errors.ErrUnsupported], and nothing has happened. It is no method
+// of Lease: package tenure asks for it.
+func (l *lease) CheckpointRelease(ctx context.Context, token Token, state []byte, mode ExitMode) error {
+	if !mode.Declarable() {
+		return failed(checkpointRelease.verb, token.record, fmt.Errorf("%w: %v", ErrInvalidExitMode, mode))
+	}
+	if l.releaser == nil {
+		return failed(checkpointRelease.verb, token.record, errors.ErrUnsupported)
+	}
+	return l.call(ctx, checkpointRelease, token, func() error {
+		return l.releaser.CheckpointRelease(ctx, token.record, state, mode)
+	}, func(took time.Duration, err error) {
+		l.observer.OnCheckpoint(ctx, CheckpointEvent{Token: token, Size: len(state), Duration: took, Err: err})
+		if err == nil {
+			l.observer.OnRelease(ctx, ReleaseEvent{Token: token, Mode: mode, Duration: took})
+		}
 	})
 }
 

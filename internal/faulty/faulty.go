@@ -68,3 +68,30 @@ func (s *Store) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord) 
 	}
 	return s.Backend.ReadCheckpoint(ctx, record)
 }
+
+// Combining is a Store that also takes two steps in one, as stores with these capabilities do.
+type Combining struct {
+	*Store
+	OnAcquireRead       func(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, backend.Checkpoint, error)
+	OnCheckpointRelease func(ctx context.Context, record backend.LeaseRecord, state []byte, mode backend.ExitMode) error
+
+	AcquireReads, CheckpointReleases atomic.Int64
+}
+
+// AcquireRead implements [backend.AcquireReader].
+func (s *Combining) AcquireRead(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, backend.Checkpoint, error) {
+	s.AcquireReads.Add(1)
+	if s.OnAcquireRead != nil {
+		return s.OnAcquireRead(ctx, workID, holderID, ttl)
+	}
+	return s.Backend.(backend.AcquireReader).AcquireRead(ctx, workID, holderID, ttl)
+}
+
+// CheckpointRelease implements [backend.CheckpointReleaser].
+func (s *Combining) CheckpointRelease(ctx context.Context, record backend.LeaseRecord, state []byte, mode backend.ExitMode) error {
+	s.CheckpointReleases.Add(1)
+	if s.OnCheckpointRelease != nil {
+		return s.OnCheckpointRelease(ctx, record, state, mode)
+	}
+	return s.Backend.(backend.CheckpointReleaser).CheckpointRelease(ctx, record, state, mode)
+}

@@ -39,6 +39,18 @@ type Config struct {
 	OnLost func(worklease.Token)
 }
 
+// What a Lease may have beyond the interface, as [worklease.New]'s has: two calls in one step. Both fail with
+// [errors.ErrUnsupported] where the store cannot, and the calls are then made one by one. A wrapper that
+// embeds the interface hides them, so that it sees each call.
+type (
+	acquireReader interface {
+		AcquireRead(ctx context.Context, workID string, opts ...worklease.AcquireOption) (worklease.Token, worklease.Checkpoint, error)
+	}
+	checkpointReleaser interface {
+		CheckpointRelease(ctx context.Context, token worklease.Token, state []byte, mode worklease.ExitMode) error
+	}
+)
+
 // Result says how a tenure ended.
 type Result struct {
 	// Token is zero if the lease was not acquired.
@@ -56,17 +68,9 @@ type Result struct {
 // Run goes through one tenure of workID. A panic of work, or a [runtime.Goexit], ends the renewal and
 // goes on to the caller; the successor sees an expired lease.
 func Run(ctx context.Context, workID string, cfg Config, work Work) Result {
-	token, err := cfg.Lease.Acquire(ctx, workID, cfg.AcquireOptions...)
+	token, prior, err := begin(ctx, workID, cfg)
 	if err != nil {
-		return Result{Err: err}
-	}
-	var prior worklease.Checkpoint
-	if !cfg.Stateless {
-		// Without it the work cannot be resumed, nor may it start over. The lease is left to lapse, as if
-		// this holder had died, so that the successor finds all there was.
-		if prior, err = cfg.Lease.ReadCheckpoint(ctx, token); err != nil {
-			return Result{Token: token, Err: err}
-		}
+		return Result{Token: token, Err: err}
 	}
 	state, err, lost := hold(ctx, token, prior, cfg, work)
 	switch {
@@ -78,6 +82,24 @@ func Run(ctx context.Context, workID string, cfg Config, work Work) Result {
 		return Result{Token: token, Lost: true, Err: errors.Join(err, failed("keep", token, lost))}
 	}
 	return conclude(ctx, token, cfg, state, err)
+}
+
+// begin acquires the lease and reads the checkpoint, in one step if the lease can.
+func begin(ctx context.Context, workID string, cfg Config) (token worklease.Token, prior worklease.Checkpoint, err error) {
+	if one, ok := cfg.Lease.(acquireReader); ok && !cfg.Stateless {
+		token, prior, err = one.AcquireRead(ctx, workID, cfg.AcquireOptions...)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return token, prior, err
+		}
+	}
+	token, err = cfg.Lease.Acquire(ctx, workID, cfg.AcquireOptions...)
+	if err != nil || cfg.Stateless {
+		return token, prior, err
+	}
+	// Without it the work cannot be resumed, nor may it start over. If it cannot be read the lease is left to
+	// lapse, as if this holder had died, so that the successor finds all there was.
+	prior, err = cfg.Lease.ReadCheckpoint(ctx, token)
+	return token, prior, err
 }
 
 // hold runs work with the lease being renewed, and returns what it returned and why the lease was lost
@@ -175,15 +197,17 @@ func conclude(ctx context.Context, token worklease.Token, cfg Config, state []by
 
 	var saveErr error
 	if state != nil {
-		// A save that hangs must leave time for the release, without which the work waits for the TTL.
-		saveCtx, cancel := context.WithTimeout(ctx, timeout-timeout/4)
-		defer cancel()
-		saveErr = within(saveCtx, "save the final state of", token, func() error { return cfg.Lease.Checkpoint(saveCtx, token, state) })
-		if errors.Is(saveErr, worklease.ErrFenced) {
+		var released bool
+		released, saveErr = save(ctx, token, cfg, timeout-timeout/4, state, exit)
+		switch {
+		case errors.Is(saveErr, worklease.ErrFenced):
 			return Result{Token: token, Lost: true, Err: saveErr}
-		}
-		if saveErr != nil {
+		case saveErr != nil:
 			exit = worklease.ExitAbandoned // what the work did last is not there to be built upon
+		case released && retire:
+			return Result{Token: token, Exit: exit}
+		case released:
+			return Result{Token: token, Exit: exit, Err: err}
 		}
 	}
 	releaseErr := within(ctx, "release", token, func() error { return cfg.Lease.Release(ctx, token, exit) })
@@ -199,6 +223,27 @@ func conclude(ctx context.Context, token worklease.Token, cfg Config, state []by
 		return Result{Token: token, Exit: exit}
 	}
 	return Result{Token: token, Exit: exit, Err: err}
+}
+
+// save saves the final state, and releases the lease in the same step if that can be done. A save that hangs
+// must leave time for the release, without which the work waits for the TTL.
+//
+// If it fails, the release that follows records an exit only where the step recorded none, even if it should
+// take effect yet: the store carries out one of the two, and refuses the other.
+func save(ctx context.Context, token worklease.Token, cfg Config, timeout time.Duration, state []byte, exit worklease.ExitMode) (released bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err = within(ctx, "save the final state of", token, func() error {
+		if one, ok := cfg.Lease.(checkpointReleaser); ok {
+			err := one.CheckpointRelease(ctx, token, state, exit)
+			if !errors.Is(err, errors.ErrUnsupported) {
+				released = err == nil
+				return err
+			}
+		}
+		return cfg.Lease.Checkpoint(ctx, token, state)
+	})
+	return err == nil && released, err // without an answer in time, released is not to be read
 }
 
 func failed(verb string, token worklease.Token, err error) error {
