@@ -8,7 +8,6 @@ import (
 
 	"github.com/aetomala/worklease/backend"
 	"github.com/aetomala/worklease/internal/ident"
-	"github.com/aetomala/worklease/internal/pause"
 )
 
 const (
@@ -27,6 +26,10 @@ type acquireOptions struct {
 
 // WithWaitForLease makes Acquire ask again while somebody holds the lease, until it succeeds, another
 // error occurs, or ctx ends: the error then matches ctx.Err() and not [ErrLeaseHeld].
+//
+// A store that can tell which of many work IDs are free is asked for all who wait on one Lease together,
+// about every 100 ms, and one that tells what becomes free is listened to. Of those who wait for one work
+// ID on one Lease, one at a time then tries.
 func WithWaitForLease() AcquireOption {
 	return func(o acquireOptions) acquireOptions {
 		o.wait = true
@@ -34,8 +37,10 @@ func WithWaitForLease() AcquireOption {
 	}
 }
 
-// WithPollInterval sets how long an Acquire that waits pauses between two attempts: each pause is
-// drawn from [d, 1.2d). The default is 2 s, and a d of zero or less is ignored.
+// WithPollInterval sets how long an Acquire that waits pauses between two attempts, unless it is told
+// before that the lease is free: each pause is drawn from [d, 1.2d). A store that was asked for all who
+// wait need not be asked by each: the pause then begins anew. The default is 2 s, and a d of zero or less
+// is ignored.
 func WithPollInterval(d time.Duration) AcquireOption {
 	return func(o acquireOptions) acquireOptions {
 		if d > 0 {
@@ -90,12 +95,33 @@ func (l *lease) acquire(ctx context.Context, workID string, opts []AcquireOption
 		return Token{}, 0, failed("acquire", wanted, fmt.Errorf("the work ID %w", err))
 	}
 	o := acquireOptionsFrom(opts)
+	if !o.wait {
+		return l.acquireOnce(ctx, wanted, read)
+	}
+	return l.acquireWaiting(ctx, wanted, read, o.poll)
+}
+
+// acquireWaiting tries until it is not refused any more.
+func (l *lease) acquireWaiting(ctx context.Context, wanted backend.LeaseRecord, read *Checkpoint, poll time.Duration) (Token, time.Duration, error) {
+	q := l.waiting.join(wanted.WorkID, true)
+	defer q.leave(true)
+	told := false
+	defer func() {
+		if told {
+			q.pass()
+		}
+	}()
 	for {
 		token, took, err := l.acquireOnce(ctx, wanted, read)
-		if err == nil || !o.wait || !errors.Is(err, ErrLeaseHeld) {
+		if err == nil {
+			told = false
+			return token, took, nil
+		}
+		if !errors.Is(err, ErrLeaseHeld) {
 			return token, took, err
 		}
-		if ended := pause.Sleep(ctx, pause.Jitter(o.poll, pollJitter)); ended != nil {
+		var ended error
+		if told, ended = q.poll(ctx, poll); ended != nil {
 			// The text says what was waited for; only the end of ctx is there to be matched.
 			return Token{}, 0, fmt.Errorf("%v: %w while waiting", err, ended)
 		}

@@ -166,6 +166,9 @@ func New(b backend.Backend, cfg Config) (Lease, error) {
 	l.tx, _ = backend.As[backend.Transactional](b)
 	l.reader, _ = backend.As[backend.AcquireReader](b)
 	l.releaser, _ = backend.As[backend.CheckpointReleaser](b)
+	l.waiting.lease = l
+	l.waiting.waker, _ = backend.As[backend.Waker](b)
+	l.waiting.looker, _ = backend.As[backend.Looker](b)
 	if store, ok := backend.As[backend.BatchRenewer](b); ok {
 		l.batch = &batch{lease: l, store: store}
 	}
@@ -180,6 +183,7 @@ type lease struct {
 	reader   backend.AcquireReader      // nil: the checkpoint is read in a call of its own
 	releaser backend.CheckpointReleaser // nil: the final state is saved in a call of its own
 	batch    *batch                     // nil: the store renews one by one
+	waiting  waiting
 	ttl      time.Duration
 	holderID string
 	observer LeaseObserver // nil: nobody is told

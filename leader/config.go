@@ -24,8 +24,8 @@ type Config struct {
 	AcquireOptions []worklease.AcquireOption
 	RenewalOptions []worklease.RenewalOption
 
-	// IdleInterval is the pause after somebody else was found to lead, and up to 20 % more. Zero and
-	// less mean 1 s.
+	// IdleInterval is the pause after somebody else was found to lead, and up to 20 % more. In Run it ends
+	// early on a store that tells when the lease is released. Zero and less mean 1 s.
 	IdleInterval time.Duration
 	// BackoffInterval is the pause after an acquisition that failed otherwise, and after each term
 	// that was not fenced. Zero and less mean none for Elect, and 1 s for Run.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease"
-	"github.com/aetomala/worklease/internal/pause"
 )
 
 var (
@@ -106,13 +105,13 @@ func (h *Health) lose() {
 // leave says that OnElected or the function has returned.
 func (h *Health) leave() { h.set("ending the term", time.Now()) }
 
-// wait pauses.
-func (h *Health) wait(ctx context.Context, d time.Duration) error {
+// wait pauses, by a sleep that lasts no longer than d.
+func (h *Health) wait(ctx context.Context, d time.Duration, sleep func(context.Context, time.Duration) error) error {
 	h.set("pausing", time.Now().Add(max(d, 0)))
 	if d <= 0 {
 		return ctx.Err()
 	}
-	return pause.Sleep(ctx, d)
+	return sleep(ctx, d)
 }
 
 // rest says that there is nothing more to be done.

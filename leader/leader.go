@@ -62,7 +62,7 @@ func Elect(ctx context.Context, lease worklease.Lease, workID string, cfg Config
 	defer cfg.Health.rest()
 	t := &term{ctx: ctx, cfg: cfg, fn: fn}
 	result := t.serve(lease, workID)
-	cfg.Health.wait(ctx, cfg.pauseAfter(result))
+	cfg.Health.wait(ctx, cfg.pauseAfter(result), pause.Sleep)
 	return result.Err
 }
 

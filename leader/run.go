@@ -14,7 +14,8 @@ import (
 // of the store, until fn returns nil or an error matching [worklease.ErrRetire], or ctx ends.
 //
 // It goes through terms as [Elect] does, and pauses between them: for IdleInterval while somebody else
-// leads, and otherwise for BackoffInterval, which is 1 s unless cfg says otherwise. What it goes on from
+// leads, or until the store tells that the lease is free, and otherwise for BackoffInterval, which is 1 s
+// unless cfg says otherwise. What it goes on from
 // is told to OnError alone.
 //
 // Run returns nil once fn has finished or retired, or the error of a release that failed then; if the
@@ -35,6 +36,8 @@ func Run(ctx context.Context, lease worklease.Lease, workID string, cfg Config, 
 		cfg.BackoffInterval = defaultBackoffInterval
 	}
 	defer cfg.Health.rest()
+	idle, stop := pause.Watch(lease, workID)
+	defer stop()
 	for {
 		t := &term{ctx: ctx, cfg: cfg, fn: fn}
 		result := t.serve(lease, workID)
@@ -51,11 +54,11 @@ func Run(ctx context.Context, lease worklease.Lease, workID string, cfg Config, 
 			cfg.OnError(ctx, result.Err)
 		}
 		// No failure may spin, and those who fail together had better not try together.
-		wait := pause.Jitter(cfg.BackoffInterval, jitter)
+		wait, sleep := pause.Jitter(cfg.BackoffInterval, jitter), pause.Sleep
 		if held {
-			wait = cfg.idle()
+			wait, sleep = cfg.idle(), idle
 		}
-		if cfg.Health.wait(ctx, wait) != nil {
+		if cfg.Health.wait(ctx, wait, sleep) != nil {
 			return ended(ctx, workID, nil)
 		}
 	}

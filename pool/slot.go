@@ -65,8 +65,11 @@ func (p *Pool) runSlots(ctx context.Context) error {
 
 // run reports whether the slot died.
 func (s *slot) run(ctx context.Context) (dead bool) {
-	wait := s.pacing.first
-	for pause.Sleep(ctx, wait) == nil {
+	idle, stop := pause.Watch(s.pool.tenure.Lease, s.workID)
+	defer stop()
+	wait, sleep := s.pacing.first, pause.Sleep
+	for sleep(ctx, wait) == nil {
+		sleep = pause.Sleep
 		began := time.Now()
 		result := s.attempt(ctx)
 		acquired := result.Token != (worklease.Token{})
@@ -93,7 +96,7 @@ func (s *slot) run(ctx context.Context) (dead bool) {
 			s.pool.cfg.Observer.OnSlotDead(ctx, SlotDeadEvent{WorkID: s.workID, Err: result.Err})
 			return true
 		case held:
-			wait = s.pacing.wait(time.Now())
+			wait, sleep = s.pacing.wait(time.Now()), idle
 		default:
 			wait = s.pool.cfg.BackoffInterval
 			s.pool.cfg.Observer.OnSlotBackoff(ctx, SlotBackoffEvent{WorkID: s.workID, Err: result.Err, Duration: wait})

@@ -1,5 +1,5 @@
-// Package pause has the two things that every loop here does between two attempts: draw how long to
-// wait, and wait for it no longer than the context lives.
+// Package pause has what every loop here does between two attempts: draw how long to wait, and wait for
+// it no longer than the context lives, or than a lease is held.
 package pause
 
 import (
@@ -35,4 +35,16 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Watch returns a Sleep that also ends when workID may have become free, where lease knows how to tell, as
+// that of the root package does; otherwise it is Sleep. stop ends what makes the difference.
+func Watch(lease any, workID string) (sleep func(ctx context.Context, d time.Duration) error, stop func()) {
+	w, ok := lease.(interface {
+		Watch(workID string) (pause func(ctx context.Context, d time.Duration) error, stop func())
+	})
+	if !ok {
+		return Sleep, func() {}
+	}
+	return w.Watch(workID)
 }
