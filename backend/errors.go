@@ -23,6 +23,9 @@ type HeldError struct {
 	HolderID string
 	// ExpiresAt is when the lease ends unless it is renewed, on the store's clock.
 	ExpiresAt time.Time
+	// Exit is how the holder has left, if its release is yet to take effect, see [DelayedReleaser]. It is
+	// [ExitNone] while the holder is at work, and where the store does not tell.
+	Exit ExitMode
 }
 
 // Error names the work, its holder and the expiry in UTC.

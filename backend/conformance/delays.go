@@ -60,6 +60,7 @@ func (s suite) delays() {
 		if held, ok := p.heldError(work, "me"); ok {
 			p.Expect(held.HolderID).To(gomega.Equal("me"))
 			p.Expect(held.ExpiresAt).To(gomega.BeTemporally("~", mine.ExpiresAt.Add(hour), 2*specLimit))
+			p.Expect(held.Exit).To(gomega.BeElementOf(backend.ExitNone, backend.ExitFinished))
 		}
 	})
 

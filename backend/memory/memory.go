@@ -105,7 +105,7 @@ func (b *Backend) acquire(ctx context.Context, op, workID, holderID string, ttl 
 		}
 		s.rows[workID] = r
 	case now.Before(r.expiresAt):
-		return record, found, &backend.HeldError{WorkID: workID, HolderID: r.holderID, ExpiresAt: r.expiresAt.Round(0)}
+		return record, found, &backend.HeldError{WorkID: workID, HolderID: r.holderID, ExpiresAt: r.expiresAt.Round(0), Exit: r.exit}
 	case r.exit == backend.ExitNone:
 		r.prevExit, r.prevHolderID = backend.ExitExpired, r.holderID
 	default:

@@ -24,11 +24,11 @@ func (b *Backend) acquire(ctx context.Context, q query, workID, holderID string,
 		var (
 			token, expires sql.NullInt64
 			live, stalled  sql.NullBool
-			holder         sql.NullString
+			holder, exit   sql.NullString
 		)
 		ctx, mark, end := outlasting(caller, outlast)
 		defer end()
-		dest := append([]any{&token, &live, &stalled, &holder, &expires}, read.columns()...)
+		dest := append([]any{&token, &live, &stalled, &holder, &expires, &exit}, read.columns()...)
 		found, again, err := b.ask(ctx, q, []any{workID, holderID, mark(microseconds(ttl))}, dest...)
 		if err == nil && !found {
 			err = errMixedUp
@@ -37,7 +37,7 @@ func (b *Backend) acquire(ctx context.Context, q query, workID, holderID string,
 			return err
 		}
 		if !token.Valid && !holder.Valid {
-			err = b.only(caller, holderQuery, []any{workID}, &holder, &expires)
+			err = b.only(caller, holderQuery, []any{workID}, &holder, &expires, &exit)
 		}
 		switch {
 		case err != nil:
@@ -47,7 +47,7 @@ func (b *Backend) acquire(ctx context.Context, q query, workID, holderID string,
 		case !token.Valid && again && holder.String == holderID: // perhaps by this very call
 			return errUnanswered
 		case !token.Valid:
-			return &backend.HeldError{WorkID: workID, HolderID: holder.String, ExpiresAt: time.UnixMicro(expires.Int64)}
+			return heldBy(workID, holder, expires, exit)
 		}
 		record.FencingToken, record.ExpiresAt = uint64(token.Int64), time.UnixMicro(expires.Int64)
 		if stalled.Bool && ttl > 0 { // a lease that was over from the beginning has nobody to follow
@@ -253,6 +253,19 @@ func init() {
 	for m := backend.ExitNone; m <= backend.ExitExpired; m++ {
 		exitModes[m.String()] = m
 	}
+}
+
+// heldBy is the error of an Acquire that somebody stands in the way of.
+func heldBy(workID string, holder sql.NullString, expires sql.NullInt64, exit sql.NullString) error {
+	held := &backend.HeldError{WorkID: workID, HolderID: holder.String, ExpiresAt: time.UnixMicro(expires.Int64)}
+	if exit.Valid { // a release that is yet to take effect
+		mode, err := exitMode(exit.String)
+		if err != nil {
+			return err
+		}
+		held.Exit = mode
+	}
+	return held
 }
 
 func exitMode(name string) (backend.ExitMode, error) {

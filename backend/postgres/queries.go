@@ -50,7 +50,7 @@ WITH won AS (
     prev_exit_mode = 'none' AND fencing_token < pg_sequence_last_value('worklease_fencing_seq') AS stalled` + returned + `
 )
 SELECT ` + answer + `, won.fencing_token, won.live, won.stalled, held.holder_id,
-  (extract(epoch FROM coalesce(won.expires_at, held.expires_at)) * 1000000)::bigint` + selected + `
+  (extract(epoch FROM coalesce(won.expires_at, held.expires_at)) * 1000000)::bigint, held.exit_mode` + selected + `
 FROM (SELECT) AS always
 LEFT JOIN won ON true
 LEFT JOIN worklease_leases AS held
@@ -73,7 +73,7 @@ RETURNING 'redraw', fencing_token, expires_at > clock_timestamp()`}
 
 // holderQuery says who holds a lease, where acquireQuery could not: the row changed hands while it ran.
 var holderQuery = query{"holder", `
-SELECT 'holder', l.holder_id, (extract(epoch FROM l.expires_at) * 1000000)::bigint
+SELECT 'holder', l.holder_id, (extract(epoch FROM l.expires_at) * 1000000)::bigint, l.exit_mode
 FROM (SELECT) AS always
 LEFT JOIN worklease_leases AS l ON l.work_id = $2::text AND l.expires_at > clock_timestamp()
 WHERE $1::text = 'holder'`}
