@@ -44,6 +44,9 @@ var rules = map[string]rule{
 	"leader": {module: []string{".", "internal/..."}},
 	"pool":   {module: []string{".", "internal/..."}},
 
+	"schedule":              {module: []string{".", "backend", "internal/..."}},
+	"schedule/scheduletest": {module: []string{"schedule", "backend/memory"}},
+
 	"examples/...": {module: []string{"..."}},
 }
 
@@ -114,6 +117,9 @@ func TestImportRules(t *testing.T) {
 		{"worker", modulePath + "/leader", false},
 		{"leader", modulePath + "/pool", false},
 		{"pool", modulePath + "/worker", false},
+		{"schedule", modulePath + "/backend", true},
+		{"schedule", modulePath + "/backend/memory", false},
+		{"schedule", modulePath + "/leader", false},
 		{"examples/first", modulePath + "/backend/memory", true},
 		{"examples/first", "github.com/lib/pq", false},
 		{"unheardof", "fmt", false},

@@ -1,0 +1,54 @@
+package schedule
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// slots is what the checkpoint of a task's lease says of its slots.
+type slots struct {
+	finished time.Time // the last that was run
+	begun    time.Time // the last that was begun
+}
+
+// stored is slots as stored. Other fields are of later versions.
+type stored struct {
+	Finished time.Time `json:"finished,omitzero"`
+	Begun    time.Time `json:"begun,omitzero"`
+}
+
+func slotsFrom(state []byte) (slots, error) {
+	if len(state) == 0 {
+		return slots{}, nil
+	}
+	var s stored
+	if err := json.Unmarshal(state, &s); err != nil {
+		return slots{}, fmt.Errorf("the checkpoint is none of a scheduled task: %w", err)
+	}
+	return slots{finished: s.Finished, begun: s.Begun}, nil
+}
+
+func (s slots) state() []byte {
+	state, err := json.Marshal(stored{Finished: s.finished.UTC(), Begun: s.begun.UTC()})
+	if err != nil {
+		panic(err) // no year that check lets through
+	}
+	return state
+}
+
+// due returns the slots to run when slot is asked for, and if there are none, why.
+func (s slots) due(slot time.Time, catchUp CatchUp) (due []time.Time, why Outcome) {
+	cut := s.begun.After(s.finished)
+	switch {
+	case !slot.After(s.finished):
+		return nil, OutcomeAlreadyRan
+	case cut && catchUp == CatchUpSkip && slot.Equal(s.begun):
+		return nil, OutcomeMissed
+	case cut && slot.Before(s.begun):
+		return nil, OutcomeAlreadyRan // by its order
+	case cut && catchUp == CatchUpOnce && slot.After(s.begun):
+		return []time.Time{s.begun, slot}, OutcomeNone
+	}
+	return []time.Time{slot}, OutcomeNone
+}

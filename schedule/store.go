@@ -1,0 +1,117 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/aetomala/worklease"
+	"github.com/aetomala/worklease/backend"
+)
+
+// store is one run's way to the backend. It keeps the name taken for as long as the task says, and lets an
+// extension give the lease more time than its renewals would. It does not unwrap: no call goes around it.
+type store struct {
+	backend.Backend
+	releaser backend.DelayedReleaser
+
+	mu        sync.Mutex
+	freeAt    time.Time     // no Release takes effect before it
+	least     time.Duration // what a Renew gives at least
+	inFlight  int           // Renews that are not answered
+	uncertain bool          // a Renew ended without a verdict, and may arrive yet
+}
+
+// keepUntil sets the time before which the name is not to be free.
+func (s *store) keepUntil(t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.freeAt = t
+}
+
+// give makes every Renew from now on give at least d. settled reports whether none that gives less may
+// arrive yet. The function it returns takes that back.
+func (s *store) give(d time.Duration) (settled bool, takeBack func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.least
+	s.least = d
+	return s.inFlight == 0 && !s.uncertain, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.least = before
+	}
+}
+
+func (s *store) Renew(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
+	s.mu.Lock()
+	s.inFlight++
+	ttl = max(ttl, s.least)
+	s.mu.Unlock()
+	verdict := false
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.inFlight--
+		s.uncertain = s.uncertain || !verdict
+	}()
+	err := s.Backend.Renew(ctx, record, ttl)
+	verdict = err == nil || errors.Is(err, backend.ErrFenced) || errors.Is(err, backend.ErrLeaseExpired)
+	return err
+}
+
+// Checkpoint gives as much as a Renew would.
+func (s *store) Checkpoint(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
+	s.mu.Lock()
+	ttl = max(ttl, s.least)
+	s.mu.Unlock()
+	return s.Backend.Checkpoint(ctx, record, state, ttl)
+}
+
+// Release leaves the name taken until it may be free. The exit is recorded at once: nobody need wait.
+func (s *store) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+	s.mu.Lock()
+	delay := time.Until(s.freeAt)
+	if s.freeAt.IsZero() {
+		delay = 0
+	}
+	s.mu.Unlock()
+	if delay <= 0 {
+		return s.Backend.Release(ctx, record, mode)
+	}
+	return s.releaser.ReleaseAfter(ctx, record, mode, delay)
+}
+
+// extension is the store of a lease that goes on from another, with another TTL: to acquire it is to renew
+// the one there is.
+type extension struct {
+	*store
+	record backend.LeaseRecord
+	err    error // of the Renew
+	taken  bool
+}
+
+func (e *extension) Acquire(ctx context.Context, _, _ string, ttl time.Duration) (backend.LeaseRecord, error) {
+	e.err = e.Renew(ctx, e.record, ttl)
+	return e.record, e.err
+}
+
+// Release is not carried out for an extension that came too late: the run goes on to the end of the lease
+// that it knows of.
+func (e *extension) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+	if !e.taken {
+		return backend.ErrLeaseExpired
+	}
+	return e.store.Release(ctx, record, mode)
+}
+
+// extending is the observer of an extension: what looks like an Acquire is a Renew.
+type extending struct {
+	worklease.LeaseObserver
+	token worklease.Token
+}
+
+func (o extending) OnAcquire(ctx context.Context, e worklease.AcquireEvent) {
+	o.OnRenew(ctx, worklease.RenewEvent{Token: o.token, Duration: e.Duration, Attempt: 1, Err: e.Err})
+}
