@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ func nodeWith(t *testing.T, b backend.Backend, cfg schedule.Config) *schedule.Sc
 // faultyStore is a memory store some methods of which fail. It has delayed releases, as the memory store.
 type faultyStore struct {
 	*memory.Backend
+	mu                      sync.Mutex // guards what follows
 	acquire, renew, release error
 	checkpoints             int // how many succeed; negative: all
 	renewed                 int
@@ -48,7 +50,16 @@ type faultyStore struct {
 
 func newFaulty() *faultyStore { return &faultyStore{Backend: memory.New(), checkpoints: -1} }
 
+// set changes what fails, while calls are made.
+func (f *faultyStore) set(change func(*faultyStore)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
 func (f *faultyStore) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.acquire != nil {
 		return backend.LeaseRecord{}, f.acquire
 	}
@@ -56,6 +67,8 @@ func (f *faultyStore) Acquire(ctx context.Context, workID, holderID string, ttl 
 }
 
 func (f *faultyStore) Renew(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.renewed++
 	if f.renew != nil {
 		return f.renew
@@ -64,6 +77,8 @@ func (f *faultyStore) Renew(ctx context.Context, record backend.LeaseRecord, ttl
 }
 
 func (f *faultyStore) Checkpoint(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.checkpoints == 0 {
 		return errStore
 	}
@@ -72,6 +87,8 @@ func (f *faultyStore) Checkpoint(ctx context.Context, record backend.LeaseRecord
 }
 
 func (f *faultyStore) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.release != nil {
 		return f.release
 	}
@@ -79,6 +96,8 @@ func (f *faultyStore) Release(ctx context.Context, record backend.LeaseRecord, m
 }
 
 func (f *faultyStore) ReleaseAfter(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode, delay time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.release != nil {
 		return f.release
 	}
