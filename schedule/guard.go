@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"sync"
 
 	"github.com/aetomala/worklease"
 )
@@ -17,6 +18,8 @@ type guard struct {
 	observer Observer
 	lease    worklease.LeaseObserver
 	logger   *slog.Logger // nil: the default of the moment
+
+	broken sync.Once // the logger, for the first time
 }
 
 func newGuard(cfg Config) *guard {
@@ -33,8 +36,8 @@ func newGuard(cfg Config) *guard {
 // log is also safe from its handler.
 func (g *guard) log(ctx context.Context, level slog.Level, msg string, args ...any) {
 	defer func() {
-		if p := recover(); p != nil { // a logger that panics has nobody left to tell but this
-			fmt.Fprintf(os.Stderr, "worklease: schedule: the log handler panicked: %v\n", p)
+		if p := recover(); p != nil { // there is nobody else left to tell
+			g.broken.Do(func() { fmt.Fprintf(os.Stderr, "worklease: schedule: the log handler panicked: %v\n", p) })
 		}
 	}()
 	logger := g.logger

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func (r *run) work(ctx context.Context, token worklease.Token, prior worklease.C
 			return nil, errCutShort
 		}
 		succeeded := r.call(ctx, slot)
-		stopped := ctx.Err() != nil
+		stopped := ctx.Err() != nil || r.caller.Err() != nil // which ctx may not know for a moment
 		if stopped && !succeeded {
 			return nil, r.exit() // cut short
 		}
@@ -104,7 +105,7 @@ func (r *run) work(ctx context.Context, token worklease.Token, prior worklease.C
 		if !slot.Equal(r.task.Slot) {
 			r.result.CaughtUp = slot
 			if stopped {
-				r.errs = append(r.errs, failed("run the slot of", token, context.Cause(ctx)))
+				r.errs = append(r.errs, failed("run the slot of", token, cmp.Or(context.Cause(r.caller), context.Cause(ctx))))
 				break
 			}
 		}
