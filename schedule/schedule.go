@@ -99,6 +99,8 @@ type Task struct {
 	NoKeepAlive bool
 	// Slot, if not zero, is the instant at which the run is due: it is run once, whenever the nodes
 	// ask. The slots of a task are run in their order: one that is older than the last is taken for run.
+	// To see whether a slot was run, a node takes the name for a moment. Another that asks just then skips
+	// its slot: no matter, unless slots follow each other within the time that the clocks are apart.
 	Slot time.Time
 	// CatchUp says what becomes of a slot whose run was cut short.
 	CatchUp CatchUp
