@@ -182,11 +182,42 @@ func TestNestedRuns(t *testing.T) {
 	}
 }
 
+// A renewal without an answer may arrive after the extension, and give no more than it says: the window is
+// not relied upon for longer than that, while the name is taken for all of the new time.
+func TestExtendBesideARenewalWithoutAVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaulty()
+		_, err := nodeOf(t, store, "a").Run(t.Context(), schedule.Task{Name: name, AtMostFor: 10 * time.Second}, func(ctx context.Context) error {
+			store.set(func(f *faultyStore) { f.renew = errStore })
+			time.Sleep(5 * time.Second)
+			store.set(func(f *faultyStore) { f.renew = nil })
+			if err := schedule.Extend(ctx, time.Minute, 0); err != nil {
+				t.Error(err)
+			}
+			if deadline, ok := worklease.LeaseWindow(ctx); !ok || !deadline.Equal(time.Now().Add(10*time.Second)) {
+				t.Errorf("window: %v, %t", time.Until(deadline), ok)
+			}
+			for range 2 { // after renewals, too
+				r, err := nodeOf(t, store, "b").Run(t.Context(), schedule.Task{Name: name, AtMostFor: time.Minute}, never(t))
+				want(t, r, err, schedule.OutcomeHeld)
+				if left := time.Until(r.Until); left < 50*time.Second {
+					t.Errorf("taken for %v", left)
+				}
+				time.Sleep(30 * time.Second)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestHeldEndsWithTheRun(t *testing.T) {
 	var kept context.Context
 	_, err := nodeOf(t, memory.New(), "a").Run(t.Context(), schedule.Task{Name: name, AtMostFor: time.Minute}, func(ctx context.Context) error {
 		kept = ctx
-		return nil
+		return schedule.Extend(ctx, time.Minute, 0)
 	})
 	if _, ok := schedule.Held(kept); ok || err != nil {
 		t.Errorf("held after the run: %t, %v", ok, err)

@@ -36,6 +36,7 @@ import (
 	"github.com/aetomala/worklease/checkpoint"
 	"github.com/aetomala/worklease/leader"
 	"github.com/aetomala/worklease/pool"
+	"github.com/aetomala/worklease/schedule"
 	"github.com/aetomala/worklease/worker"
 )
 
@@ -57,6 +58,7 @@ var (
 	_ time.Duration
 	_ worker.WorkFn
 	_ checkpoint.Codec
+	_ schedule.Task
 )
 `
 
@@ -134,7 +136,7 @@ func TestBlocks(t *testing.T) {
 
 // The Go code of the other pages is checked as far as its types go.
 func TestCodeOfOtherPages(t *testing.T) {
-	for _, page := range []string{"docs/postgres.md", "docs/production.md"} {
+	for _, page := range []string{"docs/from-shedlock.md", "docs/postgres.md", "docs/production.md"} {
 		compiled := 0
 		for _, b := range blocksOf(t, page) {
 			if b.language == "go" {
