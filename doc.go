@@ -17,6 +17,7 @@
 // A Release under a context that has ended does nothing, and the work waits for the TTL: mind the way out
 // of a shutdown. Package worker does these steps in this order, with everything that can go wrong between them;
 // package leader does so again and again, for one process that leads, and package pool for many work IDs.
+// Package schedule runs a periodic task once per cluster.
 //
 // # States of a lease
 //

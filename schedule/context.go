@@ -68,6 +68,9 @@ func SlotOf(ctx context.Context) (slot time.Time, ok bool) {
 // A lease that has ended cannot be extended: the error then matches [worklease.ErrLeaseExpired] or
 // [worklease.ErrFenced]. After any other error the lease has the time that it had, or more. Where ctx
 // belongs to no run, the error is [ErrNotHeld].
+//
+// While a renewal that gives less time is without an answer, or ended without a verdict, the context is
+// given no more than that renewal: it might arrive later. The name is taken for the whole time.
 func Extend(ctx context.Context, atMost, atLeast time.Duration) error {
 	h := heldBy(ctx)
 	if h == nil {

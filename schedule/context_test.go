@@ -120,6 +120,12 @@ func TestExtendRefuses(t *testing.T) {
 			if _, ok := schedule.Held(ctx); !ok || ctx.Err() != nil {
 				t.Error("an extension that failed cost the lease")
 			}
+			if err := schedule.Extend(ctx, time.Minute, 0); err != nil { // once more, in full
+				t.Error(err)
+			}
+			if deadline, ok := worklease.LeaseWindow(ctx); !ok || !deadline.Equal(time.Now().Add(time.Minute)) {
+				t.Errorf("window: %v, %t", time.Until(deadline), ok)
+			}
 			<-ctx.Done()
 			if err := schedule.Extend(ctx, time.Minute, 0); !errors.Is(err, worklease.ErrLeaseExpired) {
 				t.Errorf("expired: %v", err)

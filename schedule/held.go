@@ -27,7 +27,6 @@ type held struct {
 	mu      sync.Mutex
 	current worklease.Lease
 	token   worklease.Token
-	ttl     time.Duration
 	began   time.Time       // when the lease was surely ours
 	parent  context.Context // of every renewal
 	ctx     context.Context // the work's; nil before StartRenewal
@@ -44,7 +43,7 @@ type renewal struct {
 }
 
 func (s *Scheduler) newHeld(ctx context.Context, task Task) (*held, error) {
-	h := &held{s: s, task: task, ttl: task.AtMostFor, slot: task.Slot, outer: heldBy(ctx)}
+	h := &held{s: s, task: task, slot: task.Slot, outer: heldBy(ctx)}
 	h.store = &store{Backend: s.backend, releaser: s.releaser}
 	lease, err := worklease.New(h.store, worklease.Config{TTL: task.AtMostFor, HolderID: s.cfg.HolderID, Observer: s.observer})
 	if err != nil {
@@ -145,11 +144,7 @@ func (h *held) extend(ctx context.Context, atMost, atLeast time.Duration) error 
 	if !h.alive() {
 		return failed("extend", token, fmt.Errorf("%w: %w", worklease.ErrLeaseExpired, worklease.ErrLeaseWindowExhausted))
 	}
-	settled, takeBack := h.store.give(atMost)
-	ttl := atMost
-	if !settled { // an older renewal may arrive after this, and give no more than it says
-		ttl = min(atMost, h.ttl)
-	}
+	ttl, takeBack := h.store.give(atMost)
 	e := &extension{store: h.store, record: recordOf(token)}
 	lease, err := worklease.New(e, worklease.Config{TTL: ttl, HolderID: h.s.cfg.HolderID, Observer: extending{h.s.observer, token}})
 	if err != nil {
@@ -168,7 +163,7 @@ func (h *held) extend(ctx context.Context, atMost, atLeast time.Duration) error 
 	e.taken = true
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.current, h.token, h.ttl = lease, next, ttl
+	h.current, h.token = lease, next
 	h.follow(lease, next)
 	h.store.keepUntil(time.Now().Add(atLeast))
 	return nil

@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -96,6 +97,32 @@ func TestObserverAndLogAreToldOfRunsAndSkips(t *testing.T) {
 			t.Error("a renewal that failed is not logged as a warning")
 		}
 	})
+}
+
+type counting struct {
+	worklease.NoopObserver
+	acquired, renewed []worklease.Token
+}
+
+func (c *counting) OnAcquire(_ context.Context, e worklease.AcquireEvent) {
+	c.acquired = append(c.acquired, e.Token)
+}
+func (c *counting) OnRenew(_ context.Context, e worklease.RenewEvent) {
+	c.renewed = append(c.renewed, e.Token)
+}
+
+// An extension is a renewal to those who watch.
+func TestLeaseObserverIsToldOfAnExtension(t *testing.T) {
+	var seen counting
+	s := nodeWith(t, memory.New(), schedule.Config{HolderID: "a", LeaseObserver: &seen})
+	lock, err := s.Lock(t.Context(), schedule.Task{Name: name, AtMostFor: time.Hour, NoKeepAlive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(lock.Extend(t.Context(), time.Minute, 0), lock.Unlock(t.Context()))
+	if err != nil || len(seen.acquired) != 1 || len(seen.renewed) != 1 || seen.renewed[0].FencingToken() != lock.Token().FencingToken() {
+		t.Errorf("acquired %v, renewed %v, error %v", seen.acquired, seen.renewed, err)
+	}
 }
 
 type panicking struct{}

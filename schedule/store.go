@@ -16,11 +16,11 @@ type store struct {
 	backend.Backend
 	releaser backend.DelayedReleaser
 
-	mu        sync.Mutex
-	freeAt    time.Time     // no Release takes effect before it
-	least     time.Duration // what a Renew gives at least
-	inFlight  int           // Renews that are not answered
-	uncertain bool          // a Renew ended without a verdict, and may arrive yet
+	mu       sync.Mutex
+	freeAt   time.Time             // no Release takes effect before it
+	least    time.Duration         // what a Renew gives at least
+	inFlight map[time.Duration]int // Renews that are not answered, by what they give
+	doubtful time.Duration         // the least that a Renew gives which ended without a verdict; zero: none did
 }
 
 // keepUntil sets the time before which the name is not to be free.
@@ -30,14 +30,20 @@ func (s *store) keepUntil(t time.Time) {
 	s.freeAt = t
 }
 
-// give makes every Renew from now on give at least d. settled reports whether none that gives less may
-// arrive yet. The function it returns takes that back.
-func (s *store) give(d time.Duration) (settled bool, takeBack func()) {
+// give makes every Renew from now on give at least d. It returns how much of d can be relied upon, since a
+// Renew that gives less may arrive yet. The function it returns takes that back.
+func (s *store) give(d time.Duration) (sure time.Duration, takeBack func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.least
-	s.least = d
-	return s.inFlight == 0 && !s.uncertain, func() {
+	s.least, sure = d, d
+	for given := range s.inFlight {
+		sure = min(sure, given)
+	}
+	if s.doubtful > 0 {
+		sure = min(sure, s.doubtful)
+	}
+	return sure, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.least = before
@@ -45,20 +51,34 @@ func (s *store) give(d time.Duration) (settled bool, takeBack func()) {
 }
 
 func (s *store) Renew(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
-	s.mu.Lock()
-	s.inFlight++
-	ttl = max(ttl, s.least)
-	s.mu.Unlock()
+	given := s.begin(ttl)
 	verdict := false
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.inFlight--
-		s.uncertain = s.uncertain || !verdict
-	}()
-	err := s.Backend.Renew(ctx, record, ttl)
+	defer func() { s.end(given, verdict) }() // also when the store panics
+	err := s.Backend.Renew(ctx, record, given)
 	verdict = err == nil || errors.Is(err, backend.ErrFenced) || errors.Is(err, backend.ErrLeaseExpired)
 	return err
+}
+
+func (s *store) begin(ttl time.Duration) (given time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	given = max(ttl, s.least)
+	if s.inFlight == nil {
+		s.inFlight = make(map[time.Duration]int)
+	}
+	s.inFlight[given]++
+	return given
+}
+
+func (s *store) end(given time.Duration, verdict bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inFlight[given]--; s.inFlight[given] == 0 {
+		delete(s.inFlight, given)
+	}
+	if !verdict && (s.doubtful == 0 || given < s.doubtful) {
+		s.doubtful = given
+	}
 }
 
 // Checkpoint gives as much as a Renew would.
