@@ -29,8 +29,9 @@ var rules = map[string]rule{
 	"backend/conformance": {module: []string{"backend"}, foreign: []string{"github.com/onsi/ginkgo/v2", "github.com/onsi/gomega"}},
 	"checkpoint":          {},
 
-	"internal/pgtest": {foreign: []string{"github.com/jackc/pgx/v5", "github.com/lib/pq"}}, // for tests only
-	"internal/model":  {module: []string{"backend"}},                                       // for tests only
+	"internal/pgtest":    {foreign: []string{"github.com/jackc/pgx/v5", "github.com/lib/pq"}}, // for tests only
+	"internal/redistest": {},                                                                  // for tests only
+	"internal/model":     {module: []string{"backend"}},                                       // for tests only
 
 	// Below the root, since it needs them as the packages above it do.
 	"internal/ident": {},
