@@ -1,0 +1,30 @@
+local row, open, retired, tokens = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local workID, holder, ttl, read = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local found = redis.call('HMGET', row, 'holder', 'token', 'exp', 'exit')
+local prevExit, prevHolder = 'none', ''
+if found[1] then
+  if tonumber(found[3]) > now then return {'held', found[1], found[3]} end
+  prevExit, prevHolder = found[4] or 'expired', found[1]
+end
+-- The next token is one more than the last, and at least the time, so that a server that has lost the last ones
+-- does not give them out again; and more than the row's own. INCR counts exactly where Lua does not.
+local last = redis.call('GET', tokens)
+local own = found[2]
+if own and (not last or #own > #last or (#own == #last and own > last)) then
+  redis.call('SET', tokens, own)
+  last = own
+end
+if last and tonumber(last) >= now then
+  redis.call('INCR', tokens)
+else
+  redis.call('SET', tokens, text(now))
+end
+local token, expiry = redis.call('GET', tokens), text(now + ttl)
+redis.call('ZADD', open, text(now), workID)
+redis.call('HSET', row, 'holder', holder, 'token', token, 'exp', expiry, 'upd', text(now), 'pexit', prevExit, 'pholder', prevHolder)
+if found[4] then
+  redis.call('HDEL', row, 'exit')
+  redis.call('ZREM', retired, workID)
+end
+local state = read == 'read' and redis.call('HGET', row, 'cp') or ''
+return {'ok', token, expiry, state, prevExit, prevHolder}
