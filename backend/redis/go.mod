@@ -1,9 +1,12 @@
 module github.com/aetomala/worklease/backend/redis
 
-go 1.26.0
+go 1.26
 
 require (
 	github.com/aetomala/worklease v0.0.0
+	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/onsi/ginkgo/v2 v2.34.0
+	github.com/onsi/gomega v1.44.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
 
@@ -26,9 +29,3 @@ require (
 )
 
 replace github.com/aetomala/worklease => ../..
-
-require (
-	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/onsi/ginkgo/v2 v2.34.0
-	github.com/onsi/gomega v1.44.0
-)
