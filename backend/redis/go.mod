@@ -1,6 +1,6 @@
 module github.com/aetomala/worklease/backend/redis
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/aetomala/worklease v0.0.0

@@ -27,6 +27,7 @@ var (
 	freeScript       = load("free")
 	candidatesScript = load("candidates")
 	sweepScript      = load("sweep")
+	checkScript      = load("check")
 )
 
 func load(name string) script {
