@@ -27,8 +27,11 @@ var shared = sync.OnceValues(func() (*server, error) {
 		s := &server{addr: addr}
 		return s, s.await()
 	}
-	return start()
+	return start(plain...)
 })
+
+// plain makes a server as nobody has configured it, but for the snapshots, which it does not take.
+var plain = []string{"--save", ""}
 
 // Addr returns the address of the server that all tests of the process share. The first call starts it.
 func Addr(tb testing.TB) string {
@@ -46,8 +49,13 @@ type Server struct {
 	tb testing.TB
 }
 
-// New starts a server, with more arguments than the port and the folder.
+// New starts a server that takes no snapshots, with more arguments.
 func New(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	return newServer(tb, append(plain[:len(plain):len(plain)], args...)...)
+}
+
+func newServer(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	s, err := start(args...)
 	if err != nil {
@@ -59,6 +67,16 @@ func New(tb testing.TB, args ...string) *Server {
 		}
 	})
 	return &Server{server: s, tb: tb}
+}
+
+// NewSentinel starts a Sentinel with more lines for its configuration.
+func NewSentinel(tb testing.TB, lines ...string) *Server {
+	tb.Helper()
+	config := filepath.Join(tb.TempDir(), "sentinel.conf") // which it writes to
+	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return newServer(tb, config, "--sentinel")
 }
 
 // Addr returns where the server listens, also while it is down.
@@ -146,9 +164,8 @@ func (s *server) start() error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, howToInstall)
 	}
-	// What the arguments do not say is as for a server that nobody has configured, but for a snapshot now and then.
-	command := append([]string{"-c", runScript, "run", s.dir, bin, "--port", s.port, "--bind", "127.0.0.1",
-		"--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"), "--save", ""}, s.args...)
+	command := append([]string{"-c", runScript, "run", s.dir, bin}, s.args...)
+	command = append(command, "--port", s.port, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"))
 	cmd := exec.Command("sh", command...)
 	control, err := cmd.StdinPipe()
 	if err != nil {
