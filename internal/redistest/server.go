@@ -139,8 +139,9 @@ func start(args ...string) (*server, error) {
 }
 
 // runScript runs a command and sends it the signals whose names it reads, one a line. When its input ends, which
-// is what the death of the test process looks like, it kills the command and removes the folder in $1. The shell
-// is the command's parent, so the process ID can't be reused before wait has returned.
+// is what the death of the test process looks like, it removes the folder in $1 and kills the command: in this
+// order, since it is ended itself when the command has. The shell is the command's parent, so the process ID can't
+// be reused before wait has returned.
 const runScript = `trap '' INT
 dir=$1
 shift
@@ -149,8 +150,8 @@ exec 5<&0
 pid=$!
 {
 	while read -r signal; do kill -s "$signal" "$pid"; done
-	kill -s KILL "$pid"
 	rm -rf -- "$dir"
+	kill -s KILL "$pid"
 } <&5 2>/dev/null &
 watcher=$!
 exec 5<&-
