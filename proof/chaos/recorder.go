@@ -36,8 +36,20 @@ func (r *recorder) write(e history.Event) {
 	}
 }
 
+// apart declines what makes two steps in one: each is to be told of by itself.
+type apart struct{}
+
+func (apart) AcquireRead(context.Context, string, string, time.Duration) (backend.LeaseRecord, backend.Checkpoint, error) {
+	return backend.LeaseRecord{}, backend.Checkpoint{}, errors.ErrUnsupported
+}
+
+func (apart) CheckpointRelease(context.Context, backend.LeaseRecord, []byte, backend.ExitMode) error {
+	return errors.ErrUnsupported
+}
+
 // recorded is a store that tells of its calls.
 type recorded struct {
+	apart
 	backend.Backend
 	log *recorder
 }

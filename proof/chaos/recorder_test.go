@@ -33,7 +33,7 @@ func TestAttemptThatWasRefusedAfterATTLIsInDoubt(t *testing.T) {
 		}
 		defer events.Close()
 		f := newFleet(nil, 1)
-		b := recorded{heldStore{}, &recorder{holder: "worker-0.1", out: theirs}}
+		b := recorded{Backend: heldStore{}, log: &recorder{holder: "worker-0.1", out: theirs}}
 		if _, err := b.Acquire(t.Context(), "w", "worker-0.1", c.ttl); !errors.Is(err, backend.ErrLeaseHeld) {
 			t.Errorf("Acquire = %v, want what the store says", err)
 		}

@@ -87,7 +87,7 @@ func startProcess(stdin *bufio.Reader) (*process, error) {
 		return nil, err
 	}
 	b, config := sabotaged(p.Sabotage, store, leases, worklease.Config{TTL: p.TTL, HolderID: p.Holder})
-	if p.lease, err = worklease.New(recorded{b, p.log}, config); err != nil {
+	if p.lease, err = worklease.New(recorded{Backend: b, log: p.log}, config); err != nil {
 		return nil, err
 	}
 	go p.listen(stdin)
