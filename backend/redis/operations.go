@@ -34,12 +34,8 @@ func (b *Backend) acquire(ctx context.Context, op, workID, holderID string, ttl 
 			return err
 		}
 		switch {
-		case len(words) == 3 && words[0] == "held":
-			expiry, err := instant(words[2])
-			if err != nil {
-				return err
-			}
-			return &backend.HeldError{WorkID: workID, HolderID: words[1], ExpiresAt: expiry}
+		case len(words) == 4 && words[0] == "held":
+			return heldBy(workID, words[1:])
 		case len(words) != 6 || words[0] != "ok":
 			return fmt.Errorf("%w: %d words", errAnswer, len(words))
 		}
@@ -59,6 +55,20 @@ func (b *Backend) acquire(ctx context.Context, op, workID, holderID string, ttl 
 		return backend.LeaseRecord{}, backend.Checkpoint{}, err
 	}
 	return record, found, nil
+}
+
+// heldBy is the error of an Acquire that somebody stands in the way of, of whom words tell the holder ID, the
+// expiry and the exit.
+func heldBy(workID string, words []string) error {
+	held := &backend.HeldError{WorkID: workID, HolderID: words[0]}
+	var err error
+	if held.ExpiresAt, err = instant(words[1]); err != nil {
+		return err
+	}
+	if held.Exit, err = exitMode(words[2]); err != nil {
+		return err
+	}
+	return held
 }
 
 // undo takes back an acquisition that its caller is not, or was not, told of. It is an attempt: if it fails, the

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -177,5 +178,20 @@ func TestSweepOfMoreThanOneBatch(t *testing.T) {
 	}
 	if left, err := client.ZCard(t.Context(), "{"+prefix+"}:open").Result(); err != nil || left != 650 {
 		t.Errorf("%d entries are left, %v", left, err)
+	}
+}
+
+func TestHeldErrorTellsWhoIsAtWorkFromWhoHasLeft(t *testing.T) {
+	b, _ := open(t, server(t))
+	record := acquire(t, b, "w", "a", time.Hour)
+	for _, want := range []backend.ExitMode{backend.ExitNone, backend.ExitAbandoned} {
+		if want != backend.ExitNone {
+			must(t, b.ReleaseAfter(t.Context(), record, want, time.Hour))
+		}
+		_, err := b.Acquire(t.Context(), "w", "b", time.Hour)
+		held, ok := errors.AsType[*backend.HeldError](err)
+		if !ok || held.HolderID != "a" || held.Exit != want {
+			t.Errorf("error = %v, exit %v, want %v", err, held, want)
+		}
 	}
 }

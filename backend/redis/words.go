@@ -30,11 +30,18 @@ func checkpointOf(words []string) (backend.Checkpoint, error) {
 	if words[0] != "" {
 		found.State = []byte(words[0])
 	}
+	var err error
+	if found.PrevExit, err = exitMode(words[1]); err != nil {
+		return backend.Checkpoint{}, err
+	}
+	return found, nil
+}
+
+func exitMode(word string) (backend.ExitMode, error) {
 	for m := backend.ExitNone; m <= backend.ExitExpired; m++ {
-		if m.String() == words[1] {
-			found.PrevExit = m
-			return found, nil
+		if m.String() == word {
+			return m, nil
 		}
 	}
-	return backend.Checkpoint{}, fmt.Errorf("unknown previous exit %q in the store", words[1])
+	return backend.ExitNone, fmt.Errorf("unknown exit %q in the store", word)
 }

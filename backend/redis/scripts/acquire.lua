@@ -3,7 +3,7 @@ local workID, holder, ttl, read = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local found = redis.call('HMGET', row, 'holder', 'token', 'exp', 'exit')
 local prevExit, prevHolder = 'none', ''
 if found[1] then
-  if tonumber(found[3]) > now then return {'held', found[1], found[3]} end
+  if tonumber(found[3]) > now then return {'held', found[1], found[3], found[4] or 'none'} end
   prevExit, prevHolder = found[4] or 'expired', found[1]
 end
 -- The next token is one more than the last, and at least the time, so that a server that has lost the last ones
