@@ -180,12 +180,12 @@ func watch(renewCtx context.Context, onLost func()) (end func() error) {
 // becomes of ctx.
 func conclude(ctx context.Context, token worklease.Token, cfg Config, state []byte, err error) Result {
 	exit := worklease.ExitAbandoned
-	retire := errors.Is(err, worklease.ErrRetire)
+	done := err // what the tenure has come to, if all goes well
 	switch {
 	case err == nil:
 		exit = worklease.ExitFinished
-	case retire:
-		exit = worklease.ExitRetired
+	case errors.Is(err, worklease.ErrRetire):
+		exit, done = worklease.ExitRetired, nil
 	}
 
 	timeout := cfg.CleanupTimeout
@@ -204,10 +204,8 @@ func conclude(ctx context.Context, token worklease.Token, cfg Config, state []by
 			return Result{Token: token, Lost: true, Err: saveErr}
 		case saveErr != nil:
 			exit = worklease.ExitAbandoned // what the work did last is not there to be built upon
-		case released && retire:
-			return Result{Token: token, Exit: exit}
 		case released:
-			return Result{Token: token, Exit: exit, Err: err}
+			return Result{Token: token, Exit: exit, Err: done}
 		}
 	}
 	releaseErr := within(ctx, "release", token, func() error { return cfg.Lease.Release(ctx, token, exit) })
@@ -219,10 +217,8 @@ func conclude(ctx context.Context, token worklease.Token, cfg Config, state []by
 		return Result{Token: token, Lost: lost, Err: errors.Join(err, saveErr, releaseErr)}
 	case saveErr != nil:
 		return Result{Token: token, Exit: exit, Err: errors.Join(err, saveErr)}
-	case retire:
-		return Result{Token: token, Exit: exit}
 	}
-	return Result{Token: token, Exit: exit, Err: err}
+	return Result{Token: token, Exit: exit, Err: done}
 }
 
 // save saves the final state, and releases the lease in the same step if that can be done. A save that hangs
