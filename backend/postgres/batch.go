@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
 // RenewBatch implements [backend.BatchRenewer]. It is one statement, and a second one for all that the
@@ -56,7 +57,7 @@ func (b *Backend) explain(ctx context.Context, records []backend.LeaseRecord, re
 	}
 	letters, err := b.letters(ctx, batchVerdictQuery, len(rest), identities(rest)...)
 	if err != nil {
-		err = b.failed(ctx, renewBatchQuery.name, b.cured(ctx, renewBatchQuery.name, err))
+		err = failed(ctx, renewBatchQuery.name, b.cured(ctx, renewBatchQuery.name, err))
 	}
 	for i, place := range places {
 		switch {
@@ -75,7 +76,7 @@ func (b *Backend) explain(ctx context.Context, records []backend.LeaseRecord, re
 // answered returns the tokens of the records that have a verdict, which a busy one has not.
 func answered(records []backend.LeaseRecord, verdicts []error) (tokens []uint64) {
 	for i, record := range records {
-		if verdicts[i] == nil || isAnswer(verdicts[i]) {
+		if verdicts[i] == nil || prompt.IsAnswer(verdicts[i]) {
 			tokens = append(tokens, record.FencingToken)
 		}
 	}

@@ -35,7 +35,7 @@ func Check(ctx context.Context, db *sql.DB, opts ...Option) error {
 	err = b.promptly(ctx, "check", func(ctx context.Context) error {
 		findings = b.findings(ctx)
 		for i, f := range findings {
-			findings[i] = b.failed(ctx, "check", b.cured(ctx, "check", f))
+			findings[i] = failed(ctx, "check", b.cured(ctx, "check", f))
 		}
 		return nil
 	}, nil)

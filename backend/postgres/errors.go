@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
 const poolerCure = "with lib/pq set binary_parameters=yes, with pgx default_query_exec_mode=exec, cache_describe or simple_protocol, and use WithoutPrepare"
@@ -46,35 +45,15 @@ var migrateCures = map[string]string{
 	"55P03": "another session keeps a lock: look for open transactions in pg_stat_activity",
 }
 
-// failed is the one place where an error gets its context. It returns nil for nil, and the sentinels
-// of package backend as they are: they are answers, not failures.
-func (b *Backend) failed(ctx context.Context, op string, err error) error {
-	if err == nil || isAnswer(err) {
-		return err
-	}
-	if ended := ended(ctx); ended != nil && !errors.Is(err, ended) {
-		return fmt.Errorf("postgres: %s: %w: %w", op, ended, err)
-	}
-	return fmt.Errorf("postgres: %s: %w", op, err)
-}
-
-// ended is ctx.Err() for those who look a moment later: a driver that gives its socket the deadline of
-// ctx may be back before ctx has noticed.
-func ended(ctx context.Context) error {
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) && ctx.Err() == nil {
-		return context.DeadlineExceeded
-	}
-	return ctx.Err()
-}
-
-func isAnswer(err error) bool {
-	return errors.Is(err, backend.ErrFenced) || errors.Is(err, backend.ErrLeaseExpired) || errors.Is(err, backend.ErrLeaseHeld)
+// failed is the one place where an error gets its context.
+func failed(ctx context.Context, op string, err error) error {
+	return prompt.Failed(ctx, "postgres: "+op, err)
 }
 
 // cured adds to a failure what can be done about it. It belongs into the goroutine of the call: to look
 // at the pool takes the pool's lock, which database/sql also holds while it closes a statement.
 func (b *Backend) cured(ctx context.Context, op string, err error) error {
-	if err == nil || isAnswer(err) {
+	if err == nil || prompt.IsAnswer(err) {
 		return err
 	}
 	if cure := b.cure(ctx, op, err); cure != "" {
@@ -90,10 +69,10 @@ func (b *Backend) cure(ctx context.Context, op string, err error) string {
 	if cure, known := cures[sqlState(err)]; known {
 		return cure
 	}
-	if b.stuck.Load() > 0 && ended(ctx) != nil {
+	if b.calls.Stuck() > 0 && prompt.Ended(ctx) != nil {
 		return "calls are stuck in the driver, each with a connection"
 	}
-	if stats := b.db.Stats(); ended(ctx) != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
+	if stats := b.db.Stats(); prompt.Ended(ctx) != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections {
 		return fmt.Sprintf("all %d connections of the pool are in use: give the store a *sql.DB of its own", stats.MaxOpenConnections)
 	}
 	return ""

@@ -30,7 +30,7 @@ func (b *Backend) Queues() int {
 }
 
 // Stuck returns how many calls go on although their callers have left.
-func Stuck(b *Backend) int64 { return b.stuck.Load() }
+func Stuck(b *Backend) int64 { return b.calls.Stuck() }
 
 // Explain returns the verdicts on a batch whose statement has answered with these letters.
 func Explain(ctx context.Context, b *Backend, records []backend.LeaseRecord, letters string) []error {

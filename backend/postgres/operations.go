@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
 // Acquire implements [backend.Backend]. A held lease costs a read: no lock, no WAL, no token.
@@ -26,7 +27,7 @@ func (b *Backend) acquire(ctx context.Context, q query, workID, holderID string,
 			live, stalled  sql.NullBool
 			holder, exit   sql.NullString
 		)
-		ctx, mark, end := outlasting(caller, outlast)
+		ctx, mark, end := outlasting(caller, prompt.Outlast)
 		defer end()
 		dest := append([]any{&token, &live, &stalled, &holder, &expires, &exit}, read.columns()...)
 		found, again, err := b.ask(ctx, q, []any{workID, holderID, mark(microseconds(ttl))}, dest...)
@@ -86,7 +87,7 @@ func (b *Backend) redraw(ctx context.Context, record *backend.LeaseRecord, live 
 // undo takes back an acquisition that its caller is not, or was not, told of. It is an attempt: if it
 // fails, the lease lapses by itself.
 func (b *Backend) undo(record backend.LeaseRecord) {
-	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), prompt.UndoTimeout)
 	defer cancel()
 	for _, q := range []query{undoFirstAcquireQuery, undoAcquireQuery} {
 		if found, _, err := b.ask(ctx, q, identity(record)); found || err != nil {

@@ -20,13 +20,15 @@ import (
 	"database/sql"
 	"errors"
 	"sync/atomic"
+
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
 // Backend is a store in PostgreSQL. It is safe for concurrent use.
 type Backend struct {
 	db       *sql.DB
-	prepared *statements            // nil: nothing is prepared
-	stuck    atomic.Int64           // calls whose caller has left; see promptly
+	prepared *statements // nil: nothing is prepared
+	calls    prompt.Calls
 	queues   queues                 // for rows that a caller's transaction may have locked
 	dropping atomic.Bool            // idle connections are being dropped, or were a moment ago
 	sweptTo  atomic.Pointer[string] // where the last sweep was cut short, if it was

@@ -3,77 +3,20 @@ package postgres
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
-const (
-	// grace is how long a call waits, once its context has ended, for a driver that is only about to
-	// notice: its error says more than the context's alone.
-	grace = 20 * time.Millisecond
-	// maxStuck bounds the calls that nobody waits for any more. Each keeps a connection from others.
-	maxStuck = 128
-	// outlast is how long the statement of an Acquire goes on when its caller has left. A statement that is
-	// cancelled at once may have won all the same, and nobody would ever learn its token.
-	outlast = 2 * time.Second
-	// undoTimeout bounds the attempt to take back an acquisition.
-	undoTimeout = 5 * time.Second
-)
-
-var (
-	errNilContext = errors.New("the context is nil")
-	errStuck      = fmt.Errorf("%d calls are stuck in the driver: the network is silent, and the driver, unlike pgx, waits for as long as TCP does; "+
-		"to bound that, have its dialer set TCP_USER_TIMEOUT", maxStuck)
-)
+var errStuck = fmt.Errorf("%d calls are stuck in the driver: the network is silent, and the driver, unlike pgx, waits for as long as TCP does; "+
+	"to bound that, have its dialer set TCP_USER_TIMEOUT", prompt.MaxStuck)
 
 // promptly makes a call that returns soon after ctx ends, also if the driver does not: lib/pq waits
-// for a silent server as long as TCP does. Such a call goes on by itself, with its connection, which
-// database/sql gives to nobody else meanwhile. If it succeeds after all, late is called.
+// for a silent server as long as TCP does.
 func (b *Backend) promptly(ctx context.Context, op string, call func(context.Context) error, late func()) error {
-	if ctx == nil {
-		return b.failed(context.Background(), op, errNilContext)
-	}
-	if err := ctx.Err(); err != nil {
-		return b.failed(ctx, op, err)
-	}
-	attempt := func() error { return b.cured(ctx, op, call(ctx)) }
-	if ctx.Done() == nil {
-		return b.failed(ctx, op, attempt())
-	}
-	if b.stuck.Load() >= maxStuck {
-		return b.failed(ctx, op, errStuck)
-	}
-	answer, left := make(chan error), make(chan struct{})
-	go func() {
-		growStack()
-		err := attempt()
-		select {
-		case answer <- err:
-			return
-		case <-left:
-		}
-		if err == nil && late != nil {
-			late()
-		}
-		b.stuck.Add(-1)
-	}()
-	select {
-	case err := <-answer:
-		return b.failed(ctx, op, err)
-	case <-ctx.Done():
-	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case err := <-answer:
-		return b.failed(ctx, op, err)
-	case <-timer.C:
-		b.stuck.Add(1)
-		close(left)
-		return b.failed(ctx, op, ctx.Err())
-	}
+	return failed(ctx, op, b.calls.Do(ctx, func(ctx context.Context) error { return b.cured(ctx, op, call(ctx)) }, late, errStuck))
 }
 
 // outlasting returns a context for a statement whose outcome must be known. It ends with ctx as long as

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
 var (
@@ -90,7 +91,7 @@ func (b *Backend) promptlyInTx(ctx context.Context, op string, call func(context
 		}()
 		select {
 		case <-ended:
-		case <-time.After(grace): // it is marked as done; the server will be told when it can be reached
+		case <-time.After(prompt.Grace): // it is marked as done; the server will be told when it can be reached
 		}
 	}
 	return err
@@ -136,7 +137,7 @@ func (q *queues) inTurn(ctx context.Context, token uint64, call func(context.Con
 	}
 	defer func() { <-turn }()
 	err := call(ctx)
-	if err == nil || isAnswer(err) { // the row's lock was had: the transaction is over
+	if err == nil || prompt.IsAnswer(err) { // the row's lock was had: the transaction is over
 		q.close(token)
 	}
 	return err

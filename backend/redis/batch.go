@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
 // RenewBatch implements [backend.BatchRenewer], in one script: the server does nothing else meanwhile, for some
@@ -21,7 +22,7 @@ func (b *Backend) RenewBatch(ctx context.Context, records []backend.LeaseRecord,
 	err := b.promptly(ctx, "renew batch", func(ctx context.Context) error {
 		words, err := b.each(ctx, renewScript, keys, args...)
 		for i, word := range words {
-			if verdicts[i] = verdict(word); verdicts[i] != nil && !isAnswer(verdicts[i]) {
+			if verdicts[i] = verdict(word); verdicts[i] != nil && !prompt.IsAnswer(verdicts[i]) {
 				return verdicts[i]
 			}
 		}

@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
 var (
-	errNilContext = errors.New("the context is nil")
-	errAnswer     = errors.New("the script answers in words that are not its own")
-	errStuck      = fmt.Errorf("%d calls are stuck in the client: the network is silent; ReadTimeout and WriteTimeout of the client bound that", maxStuck)
+	errAnswer = errors.New("the script answers in words that are not its own")
+	errStuck  = fmt.Errorf("%d calls are stuck in the client: the network is silent; ReadTimeout and WriteTimeout of the client bound that", prompt.MaxStuck)
 )
 
 // verdict is the error that the first word of an answer stands for.
@@ -42,33 +41,13 @@ var cures = []struct{ code, cure string }{
 	{"CROSSSLOT", "the keys are on several servers: a proxy that does not know hash tags is no cluster"},
 }
 
-// failed is the one place where an error gets its context. It returns nil for nil, and the sentinels of
-// package backend as they are: they are answers, not failures.
+// failed is the one place where an error gets its context, and what can be done about it.
 func failed(ctx context.Context, op string, err error) error {
-	if err == nil || isAnswer(err) {
-		return err
-	}
 	for _, c := range cures {
 		if goredis.HasErrorPrefix(err, c.code) {
 			err = fmt.Errorf("%w (%s)", err, c.cure)
 			break
 		}
 	}
-	if ended := ended(ctx); ended != nil && !errors.Is(err, ended) {
-		return fmt.Errorf("redis: %s: %w: %w", op, ended, err)
-	}
-	return fmt.Errorf("redis: %s: %w", op, err)
-}
-
-// ended is ctx.Err() for those who look a moment later: a client that gives its socket the deadline of ctx may
-// be back before ctx has noticed.
-func ended(ctx context.Context) error {
-	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) && ctx.Err() == nil {
-		return context.DeadlineExceeded
-	}
-	return ctx.Err()
-}
-
-func isAnswer(err error) bool {
-	return errors.Is(err, backend.ErrFenced) || errors.Is(err, backend.ErrLeaseExpired) || errors.Is(err, backend.ErrLeaseHeld)
+	return prompt.Failed(ctx, "redis: "+op, err)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
 // Acquire implements [backend.Backend]. A held lease costs a read: nothing is written, and no token drawn.
@@ -25,7 +26,7 @@ func (b *Backend) acquire(ctx context.Context, op, workID, holderID string, ttl 
 	record := backend.LeaseRecord{WorkID: workID, HolderID: holderID}
 	var found backend.Checkpoint
 	err := b.promptly(ctx, op, func(caller context.Context) error {
-		ctx, end := outlasting(caller, outlast)
+		ctx, end := outlasting(caller, prompt.Outlast)
 		defer end()
 		words, err := b.run(ctx, acquireScript,
 			[]string{b.keys.lease(workID), b.keys.open, b.keys.retired, b.keys.tokens},
@@ -74,7 +75,7 @@ func heldBy(workID string, words []string) error {
 // undo takes back an acquisition that its caller is not, or was not, told of. It is an attempt: if it fails, the
 // lease lapses by itself.
 func (b *Backend) undo(record backend.LeaseRecord) {
-	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), prompt.UndoTimeout)
 	defer cancel()
 	_, _ = b.answer(ctx, 0, undoScript, b.indexed(record.WorkID), b.identity(record)...)
 }

@@ -5,62 +5,10 @@ import (
 	"time"
 )
 
-const (
-	// grace is how long a call waits, once its context has ended, for a client that is only about to
-	// notice: its error says more than the context's alone.
-	grace = 20 * time.Millisecond
-	// maxStuck bounds the calls that nobody waits for any more. Each keeps a connection from others.
-	maxStuck = 128
-	// outlast is how long an Acquire goes on when its caller has left: what it has won is to be undone.
-	outlast = 2 * time.Second
-	// undoTimeout bounds the attempt to take back an acquisition.
-	undoTimeout = 5 * time.Second
-)
-
 // promptly makes a call that returns soon after ctx ends, also if the client does not: go-redis waits for an
-// answer until its ReadTimeout, and looks at a deadline only if ContextTimeoutEnabled is set. Such a call goes on by
-// itself, with its connection. If it succeeds after all, late is called.
+// answer until its ReadTimeout, and looks at a deadline only if ContextTimeoutEnabled is set.
 func (b *Backend) promptly(ctx context.Context, op string, call func(context.Context) error, late func()) error {
-	if ctx == nil {
-		return failed(context.Background(), op, errNilContext)
-	}
-	if err := ctx.Err(); err != nil {
-		return failed(ctx, op, err)
-	}
-	if ctx.Done() == nil {
-		return failed(ctx, op, call(ctx))
-	}
-	if b.stuck.Load() >= maxStuck {
-		return failed(ctx, op, errStuck)
-	}
-	answer, left := make(chan error), make(chan struct{})
-	go func() {
-		err := call(ctx)
-		select {
-		case answer <- err:
-			return
-		case <-left:
-		}
-		if err == nil && late != nil {
-			late()
-		}
-		b.stuck.Add(-1)
-	}()
-	select {
-	case err := <-answer:
-		return failed(ctx, op, err)
-	case <-ctx.Done():
-	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case err := <-answer:
-		return failed(ctx, op, err)
-	case <-timer.C:
-		b.stuck.Add(1)
-		close(left)
-		return failed(ctx, op, ctx.Err())
-	}
+	return failed(ctx, op, b.calls.Do(ctx, call, late, errStuck))
 }
 
 // outlasting returns a context that ends d after ctx. end frees it.

@@ -11,12 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"unicode/utf8"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
 // Backend is a store in Redis. It has the capabilities [backend.AcquireReader], [backend.BatchRenewer],
@@ -31,7 +31,7 @@ type Backend struct {
 	client goredis.UniversalClient
 	prefix string
 	keys   keys
-	stuck  atomic.Int64
+	calls  prompt.Calls
 }
 
 var (

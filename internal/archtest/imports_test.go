@@ -25,13 +25,16 @@ type rule struct {
 var rules = map[string]rule{
 	"backend":             {},
 	"backend/memory":      {module: []string{"backend"}},
-	"backend/postgres":    {module: []string{"backend"}},
+	"backend/postgres":    {module: []string{"backend", "internal/prompt"}},
 	"backend/conformance": {module: []string{"backend"}, foreign: []string{"github.com/onsi/ginkgo/v2", "github.com/onsi/gomega"}},
 	"checkpoint":          {},
 
 	"internal/pgtest":    {foreign: []string{"github.com/jackc/pgx/v5", "github.com/lib/pq"}}, // for tests only
 	"internal/redistest": {},                                                                  // for tests only
 	"internal/model":     {module: []string{"backend"}},                                       // for tests only
+
+	"internal/tenuretest": {module: []string{".", "backend", "backend/memory", "internal/..."}}, // for tests only
+	"internal/prompt":     {module: []string{"backend"}},                                        // below the stores, which have it in common
 
 	// Below the root, since it needs them as the packages above it do.
 	"internal/ident": {},

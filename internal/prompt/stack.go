@@ -1,4 +1,4 @@
-package postgres
+package prompt
 
 // growStack gives a new goroutine a stack for a driver's call at once. It would start with a small one,
 // and double it several times on the way down, each time moving all frames that are there by then.
