@@ -2,7 +2,6 @@ package leader_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,33 +9,25 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease"
-	"github.com/aetomala/worklease/backend"
-	"github.com/aetomala/worklease/backend/memory"
 	"github.com/aetomala/worklease/internal/faulty"
+	"github.com/aetomala/worklease/internal/tenuretest"
 	"github.com/aetomala/worklease/leader"
 )
 
 const (
-	ttl    = 10 * time.Second
+	ttl    = tenuretest.TTL
 	workID = "scheduler"
 )
 
 var (
-	errStore    = errors.New("store: connection reset")
-	errWork     = errors.New("work failed")
-	errShutdown = errors.New("shutting down")
+	errStore, errWork, errShutdown = tenuretest.ErrStore, tenuretest.ErrWork, tenuretest.ErrShutdown
+
+	newStore   = tenuretest.NewStore
+	leaseOf    = tenuretest.LeaseOf
+	wantErr    = tenuretest.WantErr
+	awaitEnd   = tenuretest.AwaitEnd
+	renewFails = tenuretest.RenewFails
 )
-
-func newStore() *faulty.Store { return &faulty.Store{Backend: memory.New()} }
-
-func leaseOf(t *testing.T, b backend.Backend, holderID string) worklease.Lease {
-	t.Helper()
-	lease, err := worklease.New(b, worklease.Config{TTL: ttl, HolderID: holderID})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
 
 // story is what happened, in order, and when.
 type story struct {
@@ -92,40 +83,6 @@ func exitFound(t *testing.T, s *faulty.Store) worklease.ExitMode {
 	return found.PrevExit
 }
 
-// takeOver makes a rival hold the lease, as after a pause longer than the TTL.
-func takeOver(t *testing.T, s *faulty.Store, token worklease.Token) {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	record := backend.LeaseRecord{WorkID: token.WorkID(), HolderID: token.HolderID(), FencingToken: token.FencingToken()}
-	if err := s.Backend.Release(ctx, record, backend.ExitAbandoned); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Backend.Acquire(ctx, workID, "rival", time.Hour); err != nil {
-		t.Error(err)
-	}
-}
-
-func wantErr(t *testing.T, err error, wanted ...error) {
-	t.Helper()
-	if len(wanted) == 0 && err != nil {
-		t.Errorf("error = %v, want none", err)
-	}
-	for _, target := range wanted {
-		if !errors.Is(err, target) {
-			t.Errorf("error = %v, does not match %v", err, target)
-		}
-	}
-	for _, target := range []error{
-		worklease.ErrFenced, worklease.ErrLeaseHeld, worklease.ErrLeaseExpired, worklease.ErrLeaseWindowExhausted,
-		worklease.ErrRetire, worklease.ErrConfigInvalid, context.Canceled, context.DeadlineExceeded,
-		errStore, errWork, errShutdown,
-	} {
-		if errors.Is(err, target) && !slices.Contains(wanted, target) {
-			t.Errorf("error = %v, matches %v", err, target)
-		}
-	}
-}
-
 func returns(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
 }
@@ -137,12 +94,7 @@ func neverCalled(t *testing.T) func(context.Context) error {
 	}
 }
 
-// awaitEnd waits for ctx to end, but not for ever: a test that fails is to fail, not to hang.
-func awaitEnd(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(24 * time.Hour):
-	}
+// takeOver makes a rival hold the lease, as after a pause longer than the TTL.
+func takeOver(t *testing.T, s *faulty.Store, token worklease.Token) {
+	tenuretest.TakeOver(t, s.Backend, token, time.Hour)
 }
-
-func renewFails(context.Context, backend.LeaseRecord, time.Duration) error { return errStore }

@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,13 +10,13 @@ import (
 
 	"github.com/aetomala/worklease"
 	"github.com/aetomala/worklease/backend"
-	"github.com/aetomala/worklease/backend/memory"
 	"github.com/aetomala/worklease/internal/faulty"
+	"github.com/aetomala/worklease/internal/tenuretest"
 	"github.com/aetomala/worklease/pool"
 )
 
 const (
-	ttl    = 10 * time.Second
+	ttl    = tenuretest.TTL
 	workID = "report"
 
 	// All different, so that a test can tell which one was waited for.
@@ -27,21 +26,14 @@ const (
 )
 
 var (
-	errStore    = errors.New("store: connection reset")
-	errWork     = errors.New("work failed")
-	errShutdown = errors.New("shutting down")
+	errStore, errWork, errShutdown = tenuretest.ErrStore, tenuretest.ErrWork, tenuretest.ErrShutdown
+
+	newStore = tenuretest.NewStore
+	leaseOf  = tenuretest.LeaseOf
+	takeOver = tenuretest.TakeOver
+	recordOf = tenuretest.RecordOf
+	awaitEnd = tenuretest.AwaitEnd
 )
-
-func newStore() *faulty.Store { return &faulty.Store{Backend: memory.New()} }
-
-func leaseOf(t *testing.T, b backend.Backend, holderID string) worklease.Lease {
-	t.Helper()
-	lease, err := worklease.New(b, worklease.Config{TTL: ttl, HolderID: holderID})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
-}
 
 // config is that of a pool of the given work IDs, with the intervals above.
 func config(workIDs ...string) pool.Config {
@@ -90,22 +82,6 @@ func holdAll(t *testing.T, b backend.Backend, workIDs ...string) {
 	}
 }
 
-// takeOver makes a rival acquire what token holds, as after a pause longer than the TTL, and give it back
-// when d has passed.
-func takeOver(t *testing.T, b backend.Backend, token worklease.Token, d time.Duration) {
-	t.Helper()
-	if err := b.Release(t.Context(), recordOf(token), backend.ExitAbandoned); err != nil {
-		t.Error(err)
-	}
-	if _, err := b.Acquire(t.Context(), token.WorkID(), "rival", d); err != nil {
-		t.Error(err)
-	}
-}
-
-func recordOf(token worklease.Token) backend.LeaseRecord {
-	return backend.LeaseRecord{WorkID: token.WorkID(), HolderID: token.HolderID(), FencingToken: token.FencingToken()}
-}
-
 // inherit acquires id at once, past any fault, and returns what a successor finds.
 func inherit(t *testing.T, s *faulty.Store, id string) backend.Checkpoint {
 	t.Helper()
@@ -140,14 +116,6 @@ func untilDone(state []byte, err error) pool.WorkFn {
 	return func(ctx context.Context, _ string, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
 		awaitEnd(ctx)
 		return state, err
-	}
-}
-
-// awaitEnd waits for ctx to end, but not for ever: a test that fails is to fail, not to hang.
-func awaitEnd(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(24 * time.Hour):
 	}
 }
 

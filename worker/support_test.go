@@ -2,30 +2,30 @@ package worker_test
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/aetomala/worklease"
 	"github.com/aetomala/worklease/backend"
-	"github.com/aetomala/worklease/backend/memory"
 	"github.com/aetomala/worklease/internal/faulty"
+	"github.com/aetomala/worklease/internal/tenuretest"
 	"github.com/aetomala/worklease/worker"
 )
 
 const (
-	ttl    = 10 * time.Second
+	ttl    = tenuretest.TTL
 	workID = "report"
 )
 
 var (
-	errStore    = errors.New("store: connection reset")
-	errWork     = errors.New("work failed")
-	errShutdown = errors.New("shutting down")
-)
+	errStore, errWork, errShutdown = tenuretest.ErrStore, tenuretest.ErrWork, tenuretest.ErrShutdown
 
-func newStore() *faulty.Store { return &faulty.Store{Backend: memory.New()} }
+	newStore = tenuretest.NewStore
+	leaseOf  = tenuretest.LeaseOf
+	wantErr  = tenuretest.WantErr
+	recordOf = tenuretest.RecordOf
+	awaitEnd = tenuretest.AwaitEnd
+)
 
 func newLease(t *testing.T, b backend.Backend, cfg worklease.Config) worklease.Lease {
 	t.Helper()
@@ -52,11 +52,6 @@ func newHolder(t *testing.T, work worker.WorkFn) (*worker.Runner, *faulty.Store)
 	return newRunner(t, worker.RunnerConfig{Lease: leaseOf(t, s, "a"), WorkFn: work}), s
 }
 
-func leaseOf(t *testing.T, b backend.Backend, holderID string) worklease.Lease {
-	t.Helper()
-	return newLease(t, b, worklease.Config{TTL: ttl, HolderID: holderID})
-}
-
 // inherit acquires the work at once, past any fault, and returns what a successor finds.
 func inherit(t *testing.T, s *faulty.Store) backend.Checkpoint {
 	t.Helper()
@@ -81,29 +76,6 @@ func wantFound(t *testing.T, found backend.Checkpoint, state string, exit workle
 	}
 }
 
-// wantErr checks that err matches what is wanted, and of everything that has a meaning here nothing
-// else. nil is wanted if nothing is.
-func wantErr(t *testing.T, err error, wanted ...error) {
-	t.Helper()
-	if len(wanted) == 0 && err != nil {
-		t.Errorf("error = %v, want none", err)
-	}
-	for _, target := range wanted {
-		if !errors.Is(err, target) {
-			t.Errorf("error = %v, does not match %v", err, target)
-		}
-	}
-	for _, target := range []error{
-		worklease.ErrFenced, worklease.ErrLeaseHeld, worklease.ErrLeaseExpired, worklease.ErrInvalidExitMode,
-		worklease.ErrLeaseWindowExhausted, worklease.ErrRetire, worklease.ErrConfigInvalid,
-		context.Canceled, context.DeadlineExceeded, errStore, errWork, errShutdown,
-	} {
-		if errors.Is(err, target) && !slices.Contains(wanted, target) {
-			t.Errorf("error = %v, matches %v", err, target)
-		}
-	}
-}
-
 // wantRenewalOver lets a few TTLs pass, and checks that the store saw no renewal in them.
 func wantRenewalOver(t *testing.T, s *faulty.Store) {
 	t.Helper()
@@ -112,10 +84,6 @@ func wantRenewalOver(t *testing.T, s *faulty.Store) {
 	if n := s.Renewals.Load() - before; n != 0 {
 		t.Errorf("renewal goes on: %d calls", n)
 	}
-}
-
-func recordOf(token worklease.Token) backend.LeaseRecord {
-	return backend.LeaseRecord{WorkID: token.WorkID(), HolderID: token.HolderID(), FencingToken: token.FencingToken()}
 }
 
 func returning(state []byte, err error) worker.WorkFn {
@@ -152,13 +120,5 @@ func saveAnswers(err error) func(*faulty.Store) {
 func releaseAnswers(err error) func(*faulty.Store) {
 	return func(s *faulty.Store) {
 		s.OnRelease = func(context.Context, backend.LeaseRecord, backend.ExitMode) error { return err }
-	}
-}
-
-// awaitEnd waits for ctx to end, but not for ever: a test that fails is to fail, not to hang.
-func awaitEnd(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(24 * time.Hour):
 	}
 }
