@@ -3,9 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/aetomala/worklease"
 	"github.com/aetomala/worklease/backend"
-	"github.com/aetomala/worklease/internal/faulty"
 	"github.com/aetomala/worklease/pool"
 )
 
@@ -120,129 +117,6 @@ func TestEventsOfASlotInOrder(t *testing.T) {
 	})
 }
 
-// Whatever a slot is doing when ctx ends, it ends silently, and Run returns when the last function has.
-func TestShutdownInEveryPhase(t *testing.T) {
-	const (
-		shutdown = ttl / 2 // before the attempt that hangs is given up
-		drain    = 4 * ttl
-	)
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		s.OnAcquire = func(ctx context.Context, id, holder string, ttl time.Duration) (backend.LeaseRecord, error) {
-			if id == "acquiring" {
-				<-ctx.Done()
-				return backend.LeaseRecord{}, ctx.Err()
-			}
-			return s.Backend.Acquire(ctx, id, holder, ttl)
-		}
-		holdAll(t, s.Backend, "held")
-		events := newRecorder()
-		cfg := config("acquiring", "drains", "fails", "fails later", "fenced later", "gives up later", "held", "retires", "succeeds")
-		cfg.Observer, cfg.RerunInterval, cfg.BackoffInterval = events, time.Hour, time.Hour
-		ctx, cancel := context.WithCancelCause(t.Context())
-		defer cancel(nil)
-		var drained atomic.Bool
-		p := newPool(t, leaseOf(t, s, "a"), cfg, func(ctx context.Context, id string, token worklease.Token, _ worklease.Checkpoint) ([]byte, error) {
-			switch id {
-			case "succeeds":
-				return nil, nil
-			case "fails":
-				return nil, errWork
-			}
-			awaitEnd(ctx)
-			if cause := context.Cause(ctx); cause != errShutdown {
-				t.Errorf("%s was told to stop by %v", id, cause)
-			}
-			switch id {
-			case "drains":
-				time.Sleep(drain)
-				drained.Store(true)
-				return []byte("drained"), context.Cause(ctx)
-			case "fenced later":
-				takeOver(t, s.Backend, token, time.Nanosecond)
-				return nil, nil
-			case "gives up later":
-				return nil, pool.Permanent(errWork)
-			case "retires":
-				return []byte("done"), worklease.ErrRetire
-			}
-			return []byte("later"), errWork
-		})
-		start := time.Now()
-		time.AfterFunc(shutdown, func() {
-			if got, want := p.ActiveSlots(), []string{"drains", "fails later", "fenced later", "gives up later", "retires"}; !slices.Equal(got, want) {
-				t.Errorf("the active slots are %q, want %q", got, want)
-			}
-			cancel(errShutdown)
-			time.Sleep(time.Millisecond)
-			if got := p.ActiveSlots(); !slices.Equal(got, []string{"drains"}) {
-				t.Errorf("while it drains the active slots are %q", got)
-			}
-		})
-		if err := p.Run(ctx); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-		if took := time.Since(start); took != shutdown+drain || !drained.Load() {
-			t.Errorf("Run took %v, want to the end of the drain", took)
-		}
-		for id, want := range map[string][]string{
-			"acquiring": nil, "held": nil, "succeeds": {"acquired"}, "fails": {"acquired", "backoff"},
-			"drains": {"acquired"}, "fails later": {"acquired"}, "fenced later": {"acquired"},
-			"gives up later": {"acquired"}, "retires": {"acquired", "retired"},
-		} {
-			var got []string
-			for _, e := range events.of(id) {
-				got = append(got, e.name)
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("the events of the slot that %s are %v, want %v", id, got, want)
-			}
-		}
-		wantFound(t, inherit(t, s, "drains"), "drained", worklease.ExitAbandoned)
-		wantFound(t, inherit(t, s, "fails later"), "later", worklease.ExitAbandoned)
-		wantFound(t, inherit(t, s, "retires"), "done", worklease.ExitRetired)
-		wantFound(t, inherit(t, s, "succeeds"), "", worklease.ExitFinished)
-		if got := p.ActiveSlots(); len(got) != 0 {
-			t.Errorf("after Run the active slots are %q", got)
-		}
-	})
-}
-
-// A store that hangs keeps Run for no longer than the cleanup timeout.
-func TestShutdownOfAHangingStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		release := make(chan struct{})
-		defer close(release)
-		hang := func() error { <-release; return errStore }
-		s.OnCheckpoint = func(context.Context, backend.LeaseRecord, []byte, time.Duration) error { return hang() }
-		s.OnRelease = func(context.Context, backend.LeaseRecord, backend.ExitMode) error { return hang() }
-		cfg := config(ids(20)...)
-		cfg.CleanupTimeout = 2 * time.Second
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		if err := newPool(t, leaseOf(t, s, "a"), cfg, untilDone([]byte("state"), nil)).Run(ctx); err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-		if took := time.Since(start); took != 3*time.Second {
-			t.Errorf("Run took %v, want the cleanup timeout after its context", took)
-		}
-	})
-}
-
-func TestRunInAnEndedContextDoesNothing(t *testing.T) {
-	s := newStore()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := newPool(t, leaseOf(t, s, "a"), config(ids(10)...), returning(nil, nil)).Run(ctx); err != nil {
-		t.Errorf("Run returned %v", err)
-	}
-	if n := s.Acquires.Load(); n != 0 {
-		t.Errorf("there were %d attempts to acquire", n)
-	}
-}
-
 func TestOneRunAtATimeAndThenAfresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
@@ -296,136 +170,6 @@ func TestSlowFencedWorkIsNotOvertaken(t *testing.T) {
 		if got[1].at < 10*ttl || got[2].at != got[1].at {
 			t.Errorf("lost at %v, acquired again at %v", got[1].at, got[2].at)
 		}
-	})
-}
-
-// cluster checks that each work ID is worked on by one process at a time, and that each carries on from
-// the state that was saved last.
-type cluster struct {
-	mu      sync.Mutex
-	holder  map[string]string
-	state   map[string]string
-	tenures int
-}
-
-func (c *cluster) work(t *testing.T) pool.WorkFn {
-	return func(ctx context.Context, id string, token worklease.Token, prior worklease.Checkpoint) ([]byte, error) {
-		c.mu.Lock()
-		if other := c.holder[id]; other != "" {
-			t.Errorf("%s begins %s, which %s works on", token.HolderID(), id, other)
-		}
-		if got, want := string(prior.State), c.state[id]; got != want {
-			t.Errorf("%s finds %q in %s, last was %q", token.HolderID(), got, id, want)
-		}
-		c.holder[id] = token.HolderID()
-		c.tenures++
-		state := fmt.Sprintf("%s %d", token.HolderID(), token.FencingToken())
-		c.state[id] = state
-		c.mu.Unlock()
-		awaitEnd(ctx)
-		time.Sleep(10 * time.Millisecond)
-		c.mu.Lock()
-		c.holder[id] = ""
-		c.mu.Unlock()
-		return []byte(state), context.Cause(ctx)
-	}
-}
-
-func TestOneOfTwoPoolsStopsInGoodOrder(t *testing.T) {
-	for _, n := range []int{1, 10, 300} {
-		t.Run(fmt.Sprint(n, " slots"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				all := ids(n)
-				c := cluster{holder: map[string]string{}, state: map[string]string{}}
-				first := newPool(t, leaseOf(t, store, "first"), config(all...), c.work(t))
-				second := newPool(t, leaseOf(t, &faulty.Store{Backend: store.Backend}, "second"), config(all...), c.work(t))
-				var running sync.WaitGroup
-				running.Go(func() { runUntil(t, first, time.Minute) })
-				ctx, cancel := context.WithCancel(t.Context())
-				running.Go(func() {
-					if err := second.Run(ctx); err != nil {
-						t.Error(err)
-					}
-				})
-				time.Sleep(time.Minute - time.Second)
-				if got := len(first.ActiveSlots()) + len(second.ActiveSlots()); got != n {
-					t.Errorf("%d of %d are worked on", got, n)
-				}
-				time.Sleep(time.Second + 10*time.Millisecond + idle + idle/5)
-				synctest.Wait()
-				if got := second.ActiveSlots(); !slices.Equal(got, all) {
-					t.Errorf("after the first pool has stopped, the second has %d of %d", len(got), n)
-				}
-				cancel()
-				running.Wait()
-				if c.tenures > 2*n || c.tenures < n {
-					t.Errorf("there were %d tenures of %d work IDs", c.tenures, n)
-				}
-			})
-		})
-	}
-}
-
-// runUntil runs p for d. What it does after that, it has 10 ms for.
-func runUntil(t *testing.T, p *pool.Pool, d time.Duration) {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
-	start := time.Now()
-	if err := p.Run(ctx); err != nil {
-		t.Errorf("Run returned %v", err)
-	}
-	if took := time.Since(start); took > d+10*time.Millisecond {
-		t.Errorf("Run returned after %v", took)
-	}
-}
-
-// The process that comes first has all there is, until it stops.
-func TestNothingGivesWorkBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		all := ids(100)
-		first := newPool(t, leaseOf(t, store, "first"), config(all...), untilDone(nil, nil))
-		later := newPool(t, leaseOf(t, store, "later"), config(all...), untilDone(nil, nil))
-		var running sync.WaitGroup
-		running.Go(func() { runFor(t, first, time.Hour) })
-		time.Sleep(10 * time.Second)
-		running.Go(func() { runFor(t, later, 2*time.Hour) })
-		time.Sleep(time.Hour - 20*time.Second)
-		if got := first.ActiveSlots(); !slices.Equal(got, all) {
-			t.Errorf("the first has %d of %d", len(got), len(all))
-		}
-		if got := later.ActiveSlots(); len(got) != 0 {
-			t.Errorf("the one that came later has %q", got)
-		}
-		time.Sleep(20 * time.Second)
-		if got := later.ActiveSlots(); !slices.Equal(got, all) {
-			t.Errorf("when the first has stopped, the other has %d of %d", len(got), len(all))
-		}
-		running.Wait()
-	})
-}
-
-// Two processes that start together share the work about equally.
-func TestPoolsThatStartTogetherShare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		all := ids(200)
-		pools := []*pool.Pool{
-			newPool(t, leaseOf(t, store, "first"), config(all...), untilDone(nil, nil)),
-			newPool(t, leaseOf(t, store, "second"), config(all...), untilDone(nil, nil)),
-		}
-		var running sync.WaitGroup
-		for _, p := range pools {
-			running.Go(func() { runFor(t, p, time.Minute) })
-		}
-		time.Sleep(30 * time.Second)
-		for _, p := range pools {
-			if n := len(p.ActiveSlots()); n < 50 { // 100, and a spread of 5
-				t.Errorf("one pool has %d of %d", n, len(all))
-			}
-		}
-		running.Wait()
 	})
 }
 

@@ -41,9 +41,7 @@ func TestWaitersTryWhatALookFoundFree(t *testing.T) {
 				}
 			})
 		}
-		for attempts.made.Load() < ids {
-			time.Sleep(time.Millisecond)
-		}
+		await(t, "everybody to be refused", func() bool { return attempts.made.Load() >= ids })
 		for _, record := range records {
 			if err := f.store.Release(t.Context(), record, backend.ExitFinished); err != nil {
 				t.Fatal(err)
