@@ -5,44 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/aetomala/worklease/backend"
 	"github.com/aetomala/worklease/backend/memory"
+	"github.com/aetomala/worklease/internal/faulty"
 	"github.com/aetomala/worklease/internal/model"
 )
 
-// epoch is where clocks that are moved by hand begin.
-var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-
-// A handClock stands still until it is moved.
-type handClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *handClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *handClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
+var epoch = faulty.Epoch
 
 // memoryWorld is a memory store whose clock can be moved and whose rows can be read.
 type memoryWorld struct {
 	store *memory.Backend
-	clock *handClock
+	clock *faulty.Clock
 }
 
 func newMemoryWorld() *memoryWorld {
-	clock := &handClock{now: epoch}
+	clock := new(faulty.Clock)
 	return &memoryWorld{store: memory.New(memory.WithClock(clock)), clock: clock}
 }
 
@@ -53,7 +34,7 @@ func (w *memoryWorld) config() model.Config {
 func (w *memoryWorld) Now(context.Context) (time.Time, error) { return w.clock.Now(), nil }
 
 func (w *memoryWorld) Advance(_ context.Context, d time.Duration) error {
-	w.clock.advance(d)
+	w.clock.Advance(d)
 	return nil
 }
 

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/faulty"
 	"github.com/aetomala/worklease/internal/model"
 )
 
 // modelStore is the model as a store, with faults that can be switched on.
 type modelStore struct {
-	clock *handClock
+	clock *faulty.Clock
 
 	mu     sync.Mutex
 	model  model.Store
@@ -126,7 +127,7 @@ func (s *modelStore) Sweep(ctx context.Context, opts backend.SweepOptions) (int6
 func (s *modelStore) Now(context.Context) (time.Time, error) { return s.clock.Now(), nil }
 
 func (s *modelStore) Advance(_ context.Context, d time.Duration) error {
-	s.clock.advance(d)
+	s.clock.Advance(d)
 	return nil
 }
 
@@ -134,12 +135,12 @@ var wrongs = map[string]struct {
 	store func() *modelStore
 	right bool
 }{
-	"none": {func() *modelStore { return &modelStore{clock: &handClock{now: epoch}} }, true},
+	"none": {func() *modelStore { return &modelStore{clock: new(faulty.Clock)} }, true},
 	"a Checkpoint without the test of the token": {func() *modelStore {
-		return &modelStore{clock: &handClock{now: epoch}, withoutTest: true}
+		return &modelStore{clock: new(faulty.Clock), withoutTest: true}
 	}, false},
 	"an Acquire that reads, then writes": {func() *modelStore {
-		return &modelStore{clock: &handClock{now: epoch}, readThenWrite: true}
+		return &modelStore{clock: new(faulty.Clock), readThenWrite: true}
 	}, false},
 }
 

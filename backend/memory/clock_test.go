@@ -3,37 +3,18 @@ package memory_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/aetomala/worklease/backend"
 	"github.com/aetomala/worklease/backend/memory"
+	"github.com/aetomala/worklease/internal/faulty"
 )
 
-var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+var epoch = faulty.Epoch
 
-// A handClock stands still until it is set.
-type handClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *handClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-// set moves the clock to epoch+d.
-func (c *handClock) set(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = epoch.Add(d)
-}
-
-func newClocked() (*memory.Backend, *handClock) {
-	clock := &handClock{now: epoch}
+func newClocked() (*memory.Backend, *faulty.Clock) {
+	clock := new(faulty.Clock)
 	return memory.New(memory.WithClock(clock)), clock
 }
 
@@ -68,7 +49,7 @@ func TestExpiryInstant(t *testing.T) {
 		t.Errorf("ExpiresAt is %v, want %v", mine.ExpiresAt, want)
 	}
 
-	clock.set(time.Minute - 1)
+	clock.Set(time.Minute - 1)
 	_, err := b.Acquire(ctx, "work", "next", time.Minute)
 	held, ok := errors.AsType[*backend.HeldError](err)
 	if !ok || held.WorkID != "work" || held.HolderID != "me" || !held.ExpiresAt.Equal(mine.ExpiresAt) {
@@ -76,7 +57,7 @@ func TestExpiryInstant(t *testing.T) {
 	}
 	wantError(t, "Renew an instant before the expiry", b.Renew(ctx, mine, 1), nil)
 
-	clock.set(time.Minute)
+	clock.Set(time.Minute)
 	wantError(t, "Renew at the expiry", b.Renew(ctx, mine, time.Minute), backend.ErrLeaseExpired)
 	wantError(t, "Release at the expiry", b.Release(ctx, mine, backend.ExitFinished), backend.ErrLeaseExpired)
 	next := acquire(t, b, "work", "next", time.Minute)
@@ -90,26 +71,26 @@ func TestSweepBoundary(t *testing.T) {
 	const retention = time.Hour
 	for _, c := range []struct {
 		name  string
-		setUp func(ctx context.Context, b backend.Backend, clock *handClock, mine backend.LeaseRecord) error
+		setUp func(ctx context.Context, b backend.Backend, clock *faulty.Clock, mine backend.LeaseRecord) error
 		last  time.Duration // the row's last update, from epoch
 	}{
-		{"a retired row, from its release", func(ctx context.Context, b backend.Backend, clock *handClock, mine backend.LeaseRecord) error {
-			clock.set(5 * time.Second)
+		{"a retired row, from its release", func(ctx context.Context, b backend.Backend, clock *faulty.Clock, mine backend.LeaseRecord) error {
+			clock.Set(5 * time.Second)
 			return b.Release(ctx, mine, backend.ExitRetired)
 		}, 5 * time.Second},
-		{"a lapsed lease, from its expiry", func(context.Context, backend.Backend, *handClock, backend.LeaseRecord) error {
+		{"a lapsed lease, from its expiry", func(context.Context, backend.Backend, *faulty.Clock, backend.LeaseRecord) error {
 			return nil
 		}, 10 * time.Second},
-		{"a renewed lease that lapsed, from its expiry", func(ctx context.Context, b backend.Backend, clock *handClock, mine backend.LeaseRecord) error {
-			clock.set(5 * time.Second)
+		{"a renewed lease that lapsed, from its expiry", func(ctx context.Context, b backend.Backend, clock *faulty.Clock, mine backend.LeaseRecord) error {
+			clock.Set(5 * time.Second)
 			return b.Renew(ctx, mine, 20*time.Second)
 		}, 25 * time.Second},
-		{"a lease that a Renew ended, from its acquisition", func(ctx context.Context, b backend.Backend, clock *handClock, mine backend.LeaseRecord) error {
-			clock.set(5 * time.Second)
+		{"a lease that a Renew ended, from its acquisition", func(ctx context.Context, b backend.Backend, clock *faulty.Clock, mine backend.LeaseRecord) error {
+			clock.Set(5 * time.Second)
 			return b.Renew(ctx, mine, -10*time.Second)
 		}, 0},
-		{"a lease that a Checkpoint ended, from the Checkpoint", func(ctx context.Context, b backend.Backend, clock *handClock, mine backend.LeaseRecord) error {
-			clock.set(5 * time.Second)
+		{"a lease that a Checkpoint ended, from the Checkpoint", func(ctx context.Context, b backend.Backend, clock *faulty.Clock, mine backend.LeaseRecord) error {
+			clock.Set(5 * time.Second)
 			return b.Checkpoint(ctx, mine, nil, -10*time.Second)
 		}, 5 * time.Second},
 	} {
@@ -119,9 +100,9 @@ func TestSweepBoundary(t *testing.T) {
 				t.Fatal(err)
 			}
 			opts := backend.SweepOptions{Retention: retention, IncludeExpired: true}
-			clock.set(c.last + retention)
+			clock.Set(c.last + retention)
 			wantSwept(t, b, opts, 0)
-			clock.set(c.last + retention + 1)
+			clock.Set(c.last + retention + 1)
 			wantSwept(t, b, opts, 1)
 		})
 	}
@@ -131,16 +112,16 @@ func TestClockSetBackAfterRelease(t *testing.T) {
 	b, clock := newClocked()
 	ctx := t.Context()
 	mine := acquire(t, b, "work", "me", time.Minute)
-	clock.set(30 * time.Second)
+	clock.Set(30 * time.Second)
 	wantError(t, "Release", b.Release(ctx, mine, backend.ExitRetired), nil)
 
-	clock.set(-time.Hour)
+	clock.Set(-time.Hour)
 	wantError(t, "Renew", b.Renew(ctx, mine, time.Minute), backend.ErrLeaseExpired)
 	wantError(t, "Checkpoint", b.Checkpoint(ctx, mine, []byte("late"), time.Minute), backend.ErrLeaseExpired)
 	wantError(t, "Release", b.Release(ctx, mine, backend.ExitFinished), backend.ErrLeaseExpired)
 	wantSwept(t, b, backend.SweepOptions{Retention: 0, IncludeExpired: true}, 0)
 
-	clock.set(30 * time.Second)
+	clock.Set(30 * time.Second)
 	next := acquire(t, b, "work", "next", time.Minute)
 	found, err := b.ReadCheckpoint(ctx, next)
 	if err != nil || found.State != nil || found.PrevExit != backend.ExitRetired || found.PrevHolderID != "me" {
@@ -149,7 +130,7 @@ func TestClockSetBackAfterRelease(t *testing.T) {
 }
 
 func TestNilOptions(t *testing.T) {
-	clock := &handClock{now: epoch}
+	clock := new(faulty.Clock)
 	for name, c := range map[string]struct {
 		b    *memory.Backend
 		want time.Time // zero: about now
