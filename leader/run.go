@@ -15,8 +15,7 @@ import (
 //
 // It goes through terms as [Elect] does, and pauses between them: for IdleInterval while somebody else
 // leads, or until the store tells that the lease is free, and otherwise for BackoffInterval, which is 1 s
-// unless cfg says otherwise. What it goes on from
-// is told to OnError alone.
+// unless cfg says otherwise. What it goes on from is told to OnError alone.
 //
 // Run returns nil once fn has finished or retired, or the error of a release that failed then; if the
 // lease was lost meanwhile it goes on. When ctx ends it returns an error matching ctx.Err(), joined with
