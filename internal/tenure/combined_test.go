@@ -232,3 +232,23 @@ func TestFailureOfACombinedCall(t *testing.T) {
 		})
 	}
 }
+
+// A store may come back long after it was given up. For the race detector: it finds nobody who still listens.
+func TestAnswerOfASaveThatWasGivenUpIsNobodys(t *testing.T) {
+	for _, late := range []error{nil, errStore} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newCombining()
+			answered := make(chan struct{})
+			s.OnCheckpointRelease = func(context.Context, backend.LeaseRecord, []byte, backend.ExitMode) error {
+				defer close(answered)
+				time.Sleep(tenure.DefaultCleanupTimeout - tenure.DefaultCleanupTimeout/4) // until it is given up, at that very moment
+				return late
+			}
+			got := tenure.Run(t.Context(), workID, tenure.Config{Lease: newLease(t, s)}, returning([]byte("new"), errWork))
+			if got.Err == nil {
+				t.Errorf("result = %+v", got)
+			}
+			<-answered
+		})
+	}
+}

@@ -229,17 +229,21 @@ func conclude(ctx context.Context, token worklease.Token, cfg Config, state []by
 func save(ctx context.Context, token worklease.Token, cfg Config, timeout time.Duration, state []byte, exit worklease.ExitMode) (released bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	var inOne bool // written by a call that may outlast this one: to be read only if that has been answered
 	err = within(ctx, "save the final state of", token, func() error {
 		if one, ok := cfg.Lease.(checkpointReleaser); ok {
 			err := one.CheckpointRelease(ctx, token, state, exit)
 			if !errors.Is(err, errors.ErrUnsupported) {
-				released = err == nil
+				inOne = err == nil
 				return err
 			}
 		}
 		return cfg.Lease.Checkpoint(ctx, token, state)
 	})
-	return err == nil && released, err // without an answer in time, released is not to be read
+	if err != nil {
+		return false, err
+	}
+	return inOne, nil
 }
 
 func failed(verb string, token worklease.Token, err error) error {
