@@ -141,7 +141,7 @@ type history struct {
 func record(ctx context.Context, a arena, prefix string, random *rand.Rand) *history {
 	h := &history{arena: a, store: a.fresh(), begun: time.Now(), given: make(map[int][]backend.LeaseRecord)}
 	clients := 8 + random.IntN(25)
-	for i := range clients / 4 { // more clients for each and the search gets long
+	for i := range clients / 4 {
 		h.works = append(h.works, fmt.Sprintf("%s-%d", prefix, i))
 	}
 	var (
@@ -150,7 +150,12 @@ func record(ctx context.Context, a arena, prefix string, random *rand.Rand) *his
 		done     sync.WaitGroup
 	)
 	for i := range clients {
-		c := &client{history: h, id: i, random: rand.New(rand.NewPCG(random.Uint64(), uint64(i)))}
+		// Two work IDs for each client are eight to eleven clients for each work ID: calls that were all
+		// made at once can come in any order, and the search for the right one gets long.
+		c := &client{
+			history: h, id: i, random: rand.New(rand.NewPCG(random.Uint64(), uint64(i))),
+			uses: []string{h.works[i%len(h.works)], h.works[(i+1)%len(h.works)]},
+		}
 		done.Go(func() {
 			<-together
 			for n := range each {
@@ -168,6 +173,7 @@ type client struct {
 	*history
 	id     int
 	random *rand.Rand
+	uses   []string // work IDs
 	mine   backend.LeaseRecord
 }
 
@@ -187,7 +193,7 @@ func (c *client) act(ctx context.Context, n int) {
 		}
 		c.call(ctx, model.Op{
 			Kind:     model.Acquire,
-			WorkID:   c.works[c.random.IntN(len(c.works))],
+			WorkID:   c.uses[c.random.IntN(len(c.uses))],
 			HolderID: fmt.Sprintf("call %d of client %d", n, c.id),
 			TTL:      ttl,
 		})
@@ -218,7 +224,8 @@ func (c *client) ttl(n int) time.Duration {
 	return time.Hour
 }
 
-// anybodys returns a record of this client, or of another if they use those, over or not.
+// anybodys returns a record of this client, or of another if they use those, over or not. It is of a work ID
+// that this client uses.
 func (c *client) anybodys() backend.LeaseRecord {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,6 +233,7 @@ func (c *client) anybodys() backend.LeaseRecord {
 	if !c.resends {
 		given = slices.Concat(slices.Collect(maps.Values(c.given))...)
 	}
+	given = slices.DeleteFunc(slices.Clone(given), func(r backend.LeaseRecord) bool { return !slices.Contains(c.uses, r.WorkID) })
 	if len(given) == 0 {
 		return backend.LeaseRecord{}
 	}
