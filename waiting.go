@@ -113,7 +113,7 @@ func (q *queue) sleep(ctx context.Context, d time.Duration) (told bool, err erro
 	if q == nil {
 		return false, pause.Sleep(ctx, d)
 	}
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil || d <= 0 { // the latter as in pause.Sleep
 		return false, err
 	}
 	timer := time.NewTimer(d)

@@ -102,3 +102,9 @@ func TestSleepDoesNotBeginInAnEndedContext(t *testing.T) {
 		}
 	})
 }
+
+func TestSleepOfNothingMakesNoTimer(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { _ = pause.Sleep(t.Context(), 0) }); n > 0 {
+		t.Errorf("Sleep(0) made %v allocations", n)
+	}
+}
