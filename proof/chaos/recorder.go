@@ -36,20 +36,8 @@ func (r *recorder) write(e history.Event) {
 	}
 }
 
-// apart declines what makes two steps in one: each is to be told of by itself.
-type apart struct{}
-
-func (apart) AcquireRead(context.Context, string, string, time.Duration) (backend.LeaseRecord, backend.Checkpoint, error) {
-	return backend.LeaseRecord{}, backend.Checkpoint{}, errors.ErrUnsupported
-}
-
-func (apart) CheckpointRelease(context.Context, backend.LeaseRecord, []byte, backend.ExitMode) error {
-	return errors.ErrUnsupported
-}
-
 // recorded is a store that tells of its calls.
 type recorded struct {
-	apart
 	backend.Backend
 	log *recorder
 }
@@ -58,30 +46,58 @@ type recorded struct {
 func (b recorded) Unwrap() backend.Backend { return b.Backend }
 
 func (b recorded) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
-	begun := history.Now()
-	b.log.write(history.Event{At: begun, Kind: history.Acquiring, Work: workID})
+	begun := b.acquiring(workID)
 	record, err := b.Backend.Acquire(ctx, workID, holderID, ttl)
+	b.acquired(begun, workID, record, ttl, err)
+	return record, err
+}
+
+// AcquireRead is told of as the two steps that it makes in one.
+func (b recorded) AcquireRead(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, backend.Checkpoint, error) {
+	store, ok := backend.As[backend.AcquireReader](b.Backend)
+	if !ok {
+		return backend.LeaseRecord{}, backend.Checkpoint{}, errors.ErrUnsupported
+	}
+	begun := b.acquiring(workID)
+	record, found, err := store.AcquireRead(ctx, workID, holderID, ttl)
+	b.acquired(begun, workID, record, ttl, err)
+	if err == nil {
+		b.read(record, found)
+	}
+	return record, found, err
+}
+
+func (b recorded) acquiring(workID string) (begun history.Instant) {
+	begun = history.Now()
+	b.log.write(history.Event{At: begun, Kind: history.Acquiring, Work: workID})
+	return begun
+}
+
+func (b recorded) acquired(begun history.Instant, workID string, record backend.LeaseRecord, ttl time.Duration, err error) {
 	e := history.Event{At: history.Now(), Kind: history.Acquired, Work: workID, Token: record.FencingToken}
 	switch {
 	case errors.Is(err, backend.ErrLeaseHeld) && e.At.Sub(begun) < ttl:
-		return record, err // most attempts end so; the next one says it
+		return // most attempts end so; the next one says it
 	// A statement that database/sql sent twice may have taken the lease, lost it by the TTL, and then found
 	// that another holds it, which is true.
 	case err != nil:
 		e.Kind, e.Text = history.AcquireLost, err.Error()
 	}
 	b.log.write(e)
-	return record, err
 }
 
 func (b recorded) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord) (backend.Checkpoint, error) {
 	found, err := b.Backend.ReadCheckpoint(ctx, record)
 	if err == nil {
-		e := about(history.Read, record)
-		e.State, e.Exit, e.Previous = string(found.State), found.PrevExit.String(), found.PrevHolderID
-		b.log.write(e)
+		b.read(record, found)
 	}
 	return found, err
+}
+
+func (b recorded) read(record backend.LeaseRecord, found backend.Checkpoint) {
+	e := about(history.Read, record)
+	e.State, e.Exit, e.Previous = string(found.State), found.PrevExit.String(), found.PrevHolderID
+	b.log.write(e)
 }
 
 // Checkpoint leaves it to the caller to tell how it ended if that is decided by a commit.
@@ -90,27 +106,62 @@ func (b recorded) Checkpoint(ctx context.Context, record backend.LeaseRecord, st
 	e.State = string(state)
 	b.log.write(e)
 	err := b.Backend.Checkpoint(ctx, record, state, ttl)
-	together := inTransaction(b.Backend, ctx)
-	switch {
-	case err == nil && together:
+	switch together := inTransaction(b.Backend, ctx); {
+	case together && err == nil:
 		return nil
+	case together: // a transaction in which it failed cannot be committed
+		e.At, e.Kind, e.Text = history.Now(), history.SaveRefused, err.Error()
+		b.log.write(e)
+	default:
+		b.saved(e, err)
+	}
+	return err
+}
+
+func (b recorded) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+	e := b.releasing(record, mode)
+	err := b.Backend.Release(ctx, record, mode)
+	b.released(e, err)
+	return err
+}
+
+// CheckpointRelease is told of as the two steps that it makes in one: both have happened, or neither.
+func (b recorded) CheckpointRelease(ctx context.Context, record backend.LeaseRecord, state []byte, mode backend.ExitMode) error {
+	store, ok := backend.As[backend.CheckpointReleaser](b.Backend)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	saving := about(history.Saving, record)
+	saving.State = string(state)
+	b.log.write(saving)
+	releasing := b.releasing(record, mode)
+	err := store.CheckpointRelease(ctx, record, state, mode)
+	b.saved(saving, err)
+	b.released(releasing, err)
+	return err
+}
+
+func (b recorded) saved(e history.Event, err error) {
+	switch {
 	case err == nil:
 		e.Kind = history.Saved
-	case together || refused(err): // a transaction in which it failed cannot be committed
+	case refused(err):
 		e.Kind, e.Text = history.SaveRefused, err.Error()
 	default:
 		e.Kind, e.Text = history.SaveLost, err.Error()
 	}
 	e.At = history.Now()
 	b.log.write(e)
-	return err
 }
 
-func (b recorded) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
+func (b recorded) releasing(record backend.LeaseRecord, mode backend.ExitMode) history.Event {
 	e := about(history.Releasing, record)
 	e.Exit = mode.String()
 	b.log.write(e)
-	err := b.Backend.Release(ctx, record, mode)
+	return e
+}
+
+func (b recorded) released(e history.Event, err error) {
 	switch {
 	case err == nil:
 		e.Kind = history.Released
@@ -121,7 +172,6 @@ func (b recorded) Release(ctx context.Context, record backend.LeaseRecord, mode 
 	}
 	e.At = history.Now()
 	b.log.write(e)
-	return err
 }
 
 func about(kind history.Kind, record backend.LeaseRecord) history.Event {

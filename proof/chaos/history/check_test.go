@@ -288,6 +288,11 @@ func TestWhatMayHappenIsNoViolation(t *testing.T) {
 			h.change(190, func(e *Event) { e.Kind = NotReleased })
 			h.change(212, func(e *Event) { e.Exit = "expired" })
 		}},
+		{"a release is refused, as the one in doubt before it came about", func(h *History) {
+			h.change(190, func(e *Event) { e.Kind = ReleaseLost })
+			h.add(Event{At: 191, Kind: Releasing, Holder: second, Token: 2, Exit: "finished"})
+			h.add(Event{At: 192, Kind: NotReleased, Holder: second, Token: 2, Exit: "finished"})
+		}},
 		{"an acquisition that nobody heard of comes between", func(h *History) {
 			h.add(Event{At: 191, Kind: Acquiring, Holder: first})
 			h.add(Event{At: 192, Kind: AcquireLost, Holder: first})

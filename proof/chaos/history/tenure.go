@@ -21,7 +21,8 @@ type tenure struct {
 	releasing  Instant // never, if no release was begun
 	exit       string  // that the release was to declare
 	exitIsSure bool
-	noExit     bool // the release was refused
+	inDoubt    bool // a release failed and may have come about
+	noExit     bool // the release was refused, and there was none in doubt
 }
 
 // save is one attempt to save a checkpoint.
@@ -133,9 +134,10 @@ func (t *tenure) add(e *Event) error {
 		t.releasing, t.exit = min(t.releasing, e.At), e.Exit
 	case Released:
 		t.exitIsSure = true
-	case NotReleased:
-		t.noExit = true
+	case NotReleased: // by one that came about before it, perhaps
+		t.noExit = !t.inDoubt
 	case ReleaseLost:
+		t.inDoubt = true
 	default:
 		return fmt.Errorf("unknown kind of event")
 	}
