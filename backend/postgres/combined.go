@@ -21,7 +21,7 @@ func (b *Backend) AcquireRead(ctx context.Context, workID, holderID string, ttl 
 // [InTx], and like Checkpoint a state of more than 500 MiB.
 func (b *Backend) CheckpointRelease(ctx context.Context, record backend.LeaseRecord, state []byte, mode backend.ExitMode) error {
 	if len(state) > maxState && mode.Declarable() {
-		return b.promptly(ctx, checkpointReleaseQuery.name, func(context.Context) error { return tooLarge(state) }, nil)
+		return b.promptly(ctx, checkpointReleaseQuery.quiet.name, func(context.Context) error { return tooLarge(state) }, nil)
 	}
 	return b.release(ctx, checkpointReleaseQuery, record, mode, stored(state))
 }

@@ -5,9 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"time"
+
+	"github.com/aetomala/worklease/internal/pause"
 )
 
 const (
@@ -45,7 +46,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	var lost error
 	for range migrateAttempts {
 		if lost != nil {
-			if err := pause(ctx); err != nil {
+			if err := giveWay(ctx); err != nil {
 				return errors.Join(err, lost)
 			}
 		}
@@ -154,14 +155,7 @@ func lostRace(err error) bool {
 	return false
 }
 
-// pause gives way to those whose lock was in the way, for a time that differs between processes.
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(50*time.Millisecond + rand.N(200*time.Millisecond))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// giveWay waits for those whose lock was in the way, for a time that differs between processes.
+func giveWay(ctx context.Context) error {
+	return pause.Sleep(ctx, pause.Jitter(50*time.Millisecond, 4))
 }

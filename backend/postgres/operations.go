@@ -89,8 +89,8 @@ func (b *Backend) redraw(ctx context.Context, record *backend.LeaseRecord, live 
 func (b *Backend) undo(record backend.LeaseRecord) {
 	ctx, cancel := context.WithTimeout(context.Background(), prompt.UndoTimeout)
 	defer cancel()
-	for _, q := range []query{undoFirstAcquireQuery, undoAcquireQuery} {
-		if found, _, err := b.ask(ctx, q, identity(record)); found || err != nil {
+	for _, q := range []freeing{undoFirstAcquireQuery, undoAcquireQuery} {
+		if found, _, err := b.tell(ctx, q, identity(record)); found || err != nil {
 			return
 		}
 	}
@@ -150,14 +150,14 @@ func (b *Backend) Release(ctx context.Context, record backend.LeaseRecord, mode 
 }
 
 // release runs a query that declares an exit.
-func (b *Backend) release(ctx context.Context, q query, record backend.LeaseRecord, mode backend.ExitMode, more ...any) error {
+func (b *Backend) release(ctx context.Context, q freeing, record backend.LeaseRecord, mode backend.ExitMode, more ...any) error {
 	if !mode.Declarable() {
 		return fmt.Errorf("%w: %v", backend.ErrInvalidExitMode, mode)
 	}
 	args := append(append(identity(record), mode.String()), more...)
-	return b.promptly(ctx, q.name, outsideTx(func(ctx context.Context) error {
+	return b.promptly(ctx, q.quiet.name, outsideTx(func(ctx context.Context) error {
 		defer b.queues.close(record.FencingToken)
-		found, err := b.row(ctx, q, args)
+		found, err := known(b.tell(ctx, q, args))
 		if err == nil && !found {
 			err = b.verdict(ctx, record)
 		}
@@ -190,7 +190,7 @@ func (b *Backend) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord
 func (b *Backend) Forget(ctx context.Context, record backend.LeaseRecord) error {
 	return b.promptly(ctx, "forget", outsideTx(func(ctx context.Context) error {
 		defer b.queues.close(record.FencingToken)
-		found, err := b.row(ctx, forgetQuery, identity(record))
+		found, err := known(b.tell(ctx, forgetQuery, identity(record)))
 		if err != nil || found {
 			return err
 		}

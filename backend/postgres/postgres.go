@@ -7,8 +7,8 @@
 // Each operation is one statement and one round trip. A Checkpoint, Renew, Release or Forget that is
 // refused needs a second statement to find out why, and so does now and then the Acquire of a work ID
 // that has no row yet, to draw its token; a Sweep is one for each 1,000 rows. The optional capabilities
-// are one statement each too: Backend has all but [backend.Waker]. All time is the server's
-// clock. READ COMMITTED, the server's default, is required: under a stricter one, contended calls may
+// are one statement each too: Backend has all of them, [backend.Waker] with [WithListener]. All time is
+// the server's clock. READ COMMITTED, the server's default, is required: under a stricter one, contended calls may
 // fail with SQLSTATE 40001. client_encoding must be UTF8, or the same ID from two programs may be two:
 // lib/pq sees to it, pgx takes what the server has for the session, and [Check] tells.
 //
@@ -32,6 +32,7 @@ type Backend struct {
 	queues   queues                 // for rows that a caller's transaction may have locked
 	dropping atomic.Bool            // idle connections are being dropped, or were a moment ago
 	sweptTo  atomic.Pointer[string] // where the last sweep was cut short, if it was
+	ear      *ear                   // nil: nobody is told of anything
 }
 
 // Option configures a Backend.

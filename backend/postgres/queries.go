@@ -80,20 +80,24 @@ WHERE $1::text = 'holder'`}
 
 // undoAcquireQuery and undoFirstAcquireQuery take back an acquisition that nobody has heard of: the next
 // one finds the state, the exit and the holder that this one found. The token stays as it is.
-var undoAcquireQuery = query{"undo acquire", `
+var undoAcquireQuery = freeingQuery("undo acquire", func(name, tell string) string {
+	return `
 UPDATE worklease_leases SET
   holder_id = coalesce(prev_holder_id, holder_id),
   expires_at = clock_timestamp(),
   exit_mode = CASE WHEN prev_exit_mode IN ('finished', 'abandoned', 'retired') THEN prev_exit_mode END
-WHERE $1::text = 'undo acquire'
+WHERE $1::text = '` + name + `'
   AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND prev_exit_mode <> 'none'
-RETURNING 'undo acquire'`}
+RETURNING '` + name + `'` + tell
+})
 
-var undoFirstAcquireQuery = query{"undo first acquire", `
+var undoFirstAcquireQuery = freeingQuery("undo first acquire", func(name, tell string) string {
+	return `
 DELETE FROM worklease_leases
-WHERE $1::text = 'undo first acquire'
+WHERE $1::text = '` + name + `'
   AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND prev_exit_mode = 'none'
-RETURNING 'undo first acquire'`}
+RETURNING '` + name + `'` + tell
+})
 
 var checkpointQuery = query{"checkpoint", `
 UPDATE worklease_leases SET
@@ -114,37 +118,46 @@ WHERE $1::text = 'renew'
   AND expires_at > clock_timestamp()
 RETURNING 'renew', expires_at > clock_timestamp()`}
 
-var releaseQuery = query{"release", `
+var releaseQuery = freeingQuery("release", func(name, tell string) string {
+	return `
 UPDATE worklease_leases SET
   exit_mode = $5::text,
   expires_at = clock_timestamp(),
   updated_at = clock_timestamp()
-WHERE $1::text = 'release'
+WHERE $1::text = '` + name + `'
   AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND exit_mode IS NULL
   AND expires_at > clock_timestamp()
-RETURNING 'release'`}
+RETURNING '` + name + `'` + tell
+})
 
 // releaseAfterQuery ends the tenure now, as the exit says, and the lease later.
-var releaseAfterQuery = query{"release after", `
+var releaseAfterQuery = freeingQuery("release after", func(name, tell string) string {
+	if tell != "" { // nobody tells when the delay is over
+		tell = ` || CASE WHEN expires_at <= clock_timestamp() THEN ''` + tell + ` ELSE '' END`
+	}
+	return `
 UPDATE worklease_leases SET
   exit_mode = $5::text,
   expires_at = clock_timestamp() + $6::bigint * interval '1 microsecond',
   updated_at = clock_timestamp()
-WHERE $1::text = 'release after'
+WHERE $1::text = '` + name + `'
   AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND exit_mode IS NULL
   AND expires_at > clock_timestamp()
-RETURNING 'release after'`}
+RETURNING '` + name + `'` + tell
+})
 
 // checkpointReleaseQuery looks at no expiry, as checkpointQuery does not.
-var checkpointReleaseQuery = query{"checkpoint and release", `
+var checkpointReleaseQuery = freeingQuery("checkpoint and release", func(name, tell string) string {
+	return `
 UPDATE worklease_leases SET
   checkpoint = $6::bytea,
   exit_mode = $5::text,
   expires_at = clock_timestamp(),
   updated_at = clock_timestamp()
-WHERE $1::text = 'checkpoint and release'
+WHERE $1::text = '` + name + `'
   AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint AND exit_mode IS NULL
-RETURNING 'checkpoint and release'`}
+RETURNING '` + name + `'` + tell
+})
 
 var readCheckpointQuery = query{"read checkpoint", `
 SELECT ` + hexadecimal("read checkpoint") + `,
@@ -156,21 +169,28 @@ WHERE $1::text = 'read checkpoint'`}
 
 // forgetQuery, like the others, fails on a table that is yet to be migrated. Otherwise it could delete the
 // highest token before Migrate has seen it.
-var forgetQuery = query{"forget", `
+var forgetQuery = freeingQuery("forget", func(name, tell string) string {
+	return `
 DELETE FROM worklease_leases
-WHERE $1::text = 'forget'
+WHERE $1::text = '` + name + `'
   AND work_id = $2::text AND holder_id = $3::text AND fencing_token = $4::bigint
   AND exit_mode IS DISTINCT FROM 'none' -- which it never is
-RETURNING 'forget'`}
+RETURNING '` + name + `'` + tell
+})
 
 // sweepQuery deletes what is old among the next rows in the order of the primary key, and returns how
 // many, and behind which row the next batch begins: NULL if there are no more rows, or if the row that
 // $6 names is reached. Rows that are locked are left for another sweep; nobody waits.
-var sweepQuery = query{"sweep", `
+var sweepQuery = freeingQuery("sweep", func(name, tell string) string {
+	gone, n := "work_id", "*"
+	if tell != "" { // of what a release was told of, it was told then
+		gone, n = "work_id, exit_mode", "CASE WHEN exit_mode IS NULL THEN ''"+tell+" ELSE '' END"
+	}
+	return `
 WITH page AS MATERIALIZED (
   -- Most rows of a large table are never swept. They are told here, and not looked up a second time.
   SELECT work_id, exit_mode = 'retired' OR (exit_mode IS NULL AND $5::boolean) AS mortal FROM worklease_leases
-  WHERE $1::text = 'sweep' AND work_id > $2::text
+  WHERE $1::text = '` + name + `' AND work_id > $2::text
   ORDER BY work_id
   LIMIT $3::bigint
 ), old AS MATERIALIZED (
@@ -184,11 +204,12 @@ WITH page AS MATERIALIZED (
   FOR UPDATE SKIP LOCKED
 ), gone AS (
   DELETE FROM worklease_leases WHERE work_id IN (SELECT work_id FROM old)
-  RETURNING work_id
+  RETURNING ` + gone + `
 )
-SELECT 'sweep', (SELECT count(*) FROM gone), (
+SELECT '` + name + `', (SELECT count(` + n + `) FROM gone), (
   SELECT CASE WHEN count(*) = $3::bigint AND ($6::text = '' OR max(work_id) < $6::text) THEN max(work_id) END FROM page)
-WHERE $1::text = 'sweep'`}
+WHERE $1::text = '` + name + `'`
+})
 
 // verdictQuery says of a record whether it matches, has declared no exit, and is not over, after a
 // statement that returned nothing. It is a statement of its own because it needs a snapshot of its own:

@@ -91,7 +91,11 @@ func (s *statements) renew(q query, forgotten string) string {
 // row runs q with its name and args, and scans the columns behind the name of the one row that it
 // returns. found is false if it returns none.
 func (b *Backend) row(ctx context.Context, q query, args []any, dest ...any) (found bool, err error) {
-	found, again, err := b.ask(ctx, q, args, dest...)
+	return known(b.ask(ctx, q, args, dest...))
+}
+
+// known is for those to whom a refusal that may be of their own making says nothing.
+func known(found, again bool, err error) (bool, error) {
 	if err == nil && !found && again {
 		return false, errUnanswered
 	}
@@ -128,7 +132,11 @@ func (b *Backend) ask(ctx context.Context, q query, args []any, dest ...any) (fo
 
 // only is row for a query that always returns one.
 func (b *Backend) only(ctx context.Context, q query, args []any, dest ...any) error {
-	found, err := b.row(ctx, q, args, dest...)
+	return certain(b.row(ctx, q, args, dest...))
+}
+
+// certain is for those whose query always returns a row.
+func certain(found bool, err error) error {
 	if err == nil && !found {
 		return errMixedUp
 	}

@@ -37,8 +37,8 @@ func (b *Backend) sweep(ctx context.Context, opts backend.SweepOptions, from, to
 		var n int64
 		last := next.String
 		err := b.promptly(ctx, "sweep", outsideTx(func(ctx context.Context) error {
-			return b.only(ctx, sweepQuery,
-				[]any{last, sweepBatch, microseconds(opts.Retention), opts.IncludeExpired, to}, &n, &next)
+			return certain(known(b.tell(ctx, sweepQuery,
+				[]any{last, sweepBatch, microseconds(opts.Retention), opts.IncludeExpired, to}, &n, &next)))
 		}), nil)
 		if err != nil {
 			return deleted, last, err

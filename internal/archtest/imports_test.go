@@ -25,7 +25,7 @@ type rule struct {
 var rules = map[string]rule{
 	"backend":             {},
 	"backend/memory":      {module: []string{"backend"}},
-	"backend/postgres":    {module: []string{"backend", "internal/prompt"}},
+	"backend/postgres":    {module: []string{"backend", "internal/pause", "internal/prompt"}},
 	"backend/conformance": {module: []string{"backend"}, foreign: []string{"github.com/onsi/ginkgo/v2", "github.com/onsi/gomega"}},
 	"checkpoint":          {},
 

@@ -1,0 +1,76 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+)
+
+// Listener hears what the server notifies, on a connection of its own. Packages pgxlisten and pqlisten,
+// which are modules of their own beside this package, have one for each driver.
+type Listener interface {
+	// Listen opens a connection to the database that the store is in, sends LISTEN for channel on it, and
+	// returns an error when the connection is lost or could not be had, which it does not try again: that
+	// is the store's. When ctx ends, Listen ends the connection and returns soon after, also if the network
+	// is silent. It closes what it has opened before it returns.
+	//
+	// The channel needs no quotes. listening is called once the server has answered the LISTEN, and then
+	// heard with the payload of each notification. Neither blocks, nor is called after Listen has returned.
+	// No more than one Listen of a store runs at a time, except for a moment in which an older one ends.
+	Listen(ctx context.Context, channel string, listening func(), heard func(payload string)) error
+}
+
+// WithListener makes the store a [backend.Waker] that tells something: those who wait for a work ID hear of its
+// release when it is committed, on a connection that l opens. There is one for each Backend while somebody
+// waits, and for 10 s after; a process that only releases has none. l must lead to the server itself, since
+// a pooler in transaction mode loses what is notified, and to the primary, since a standby notifies nobody.
+//
+// Whatever frees a work ID then notifies in the same statement, so all processes that share the table
+// should have the option. It makes the commits of such statements wait for each other: see
+// docs/postgres.md for what that costs.
+//
+// A connection that is lost, or on which nothing can be heard, which takes up to 45 s to notice, is opened
+// again after 0.1 s at first, and 30 s at last; then all who wait try once. Until then they poll, as they
+// would without the option, and no call fails. report, unless it is nil, is told how it stands: nil when
+// listening has been seen to work, also again, and otherwise an error each time that it ended or could not
+// begin. Its calls come one after another, and it should not block. What ends because nobody waits is not told.
+//
+// A nil l is ignored.
+func WithListener(l Listener, report func(err error)) Option {
+	return func(b *Backend) {
+		if l != nil {
+			b.ear = &ear{listener: l, report: report, channel: b.channelName, echo: b.tryEar}
+		}
+	}
+}
+
+// Wake implements [backend.Waker]. Without [WithListener] it returns a nil channel.
+func (b *Backend) Wake(workID string) (woken <-chan struct{}, stop func()) {
+	if b.ear == nil {
+		return nil, func() {}
+	}
+	return b.ear.wake(payload(workID))
+}
+
+// payload is what is notified of a work ID. Should two have the same, one is told in vain.
+func payload(workID string) string {
+	sum := sha256.Sum256([]byte(workID))
+	return hex.EncodeToString(sum[:16])
+}
+
+func (b *Backend) channelName(ctx context.Context) (name string, err error) {
+	err = b.promptly(ctx, "listen", func(ctx context.Context) error { return b.only(ctx, channelQuery, nil, &name) }, nil)
+	if err != nil {
+		return "", err // name may yet be written
+	}
+	return name, nil
+}
+
+func (b *Backend) tryEar(ctx context.Context) error {
+	err := b.promptly(ctx, "listen", func(ctx context.Context) error { return b.only(ctx, echoQuery, nil) }, nil)
+	if err != nil {
+		return fmt.Errorf("%w (so that nobody knows whether anything would be heard)", err)
+	}
+	return nil
+}
