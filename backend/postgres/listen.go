@@ -5,6 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"time"
+
+	"github.com/aetomala/worklease/internal/wake"
 )
 
 // Listener hears what the server notifies, on a connection of its own. Packages pgxlisten and pqlisten,
@@ -40,7 +43,7 @@ type Listener interface {
 func WithListener(l Listener, report func(err error)) Option {
 	return func(b *Backend) {
 		if l != nil {
-			b.ear = &ear{listener: l, report: report, channel: b.channelName, echo: b.tryEar}
+			b.ear = &wake.Ear{Listen: b.listen(l), Echo: b.notify, Report: report}
 		}
 	}
 }
@@ -50,7 +53,7 @@ func (b *Backend) Wake(workID string) (woken <-chan struct{}, stop func()) {
 	if b.ear == nil {
 		return nil, func() {}
 	}
-	return b.ear.wake(payload(workID))
+	return b.ear.Wake(payload(workID))
 }
 
 // payload is what is notified of a work ID. Should two have the same, one is told in vain.
@@ -59,7 +62,26 @@ func payload(workID string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// channelTime bounds the question for the name of the channel.
+const channelTime = 10 * time.Second
+
+// listen is the Listen of the store's ear, on the channel of the table.
+func (b *Backend) listen(l Listener) func(ctx context.Context, listening func(), heard func(payload string)) error {
+	return func(ctx context.Context, listening func(), heard func(payload string)) error {
+		name, err := b.channelName(ctx)
+		if err == nil {
+			err = l.Listen(ctx, name, listening, heard)
+		}
+		if err != nil {
+			return fmt.Errorf("postgres: listen: %w", err)
+		}
+		return nil
+	}
+}
+
 func (b *Backend) channelName(ctx context.Context) (name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, channelTime)
+	defer cancel()
 	err = b.promptly(ctx, "listen", func(ctx context.Context) error { return b.only(ctx, channelQuery, nil, &name) }, nil)
 	if err != nil {
 		return "", err // name may yet be written
@@ -67,10 +89,7 @@ func (b *Backend) channelName(ctx context.Context) (name string, err error) {
 	return name, nil
 }
 
-func (b *Backend) tryEar(ctx context.Context) error {
-	err := b.promptly(ctx, "listen", func(ctx context.Context) error { return b.only(ctx, echoQuery, nil) }, nil)
-	if err != nil {
-		return fmt.Errorf("%w (so that nobody knows whether anything would be heard)", err)
-	}
-	return nil
+// notify notifies of nothing.
+func (b *Backend) notify(ctx context.Context) error {
+	return b.promptly(ctx, "notify", func(ctx context.Context) error { return b.only(ctx, echoQuery, nil) }, nil)
 }

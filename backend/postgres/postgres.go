@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 
 	"github.com/aetomala/worklease/internal/prompt"
+	"github.com/aetomala/worklease/internal/wake"
 )
 
 // Backend is a store in PostgreSQL. It is safe for concurrent use.
@@ -32,7 +33,7 @@ type Backend struct {
 	queues   queues                 // for rows that a caller's transaction may have locked
 	dropping atomic.Bool            // idle connections are being dropped, or were a moment ago
 	sweptTo  atomic.Pointer[string] // where the last sweep was cut short, if it was
-	ear      *ear                   // nil: nobody is told of anything
+	ear      *wake.Ear              // nil: nobody is told of anything
 }
 
 // Option configures a Backend.

@@ -25,7 +25,7 @@ type rule struct {
 var rules = map[string]rule{
 	"backend":             {},
 	"backend/memory":      {module: []string{"backend"}},
-	"backend/postgres":    {module: []string{"backend", "internal/pause", "internal/prompt"}},
+	"backend/postgres":    {module: []string{"backend", "internal/pause", "internal/prompt", "internal/wake"}},
 	"backend/conformance": {module: []string{"backend"}, foreign: []string{"github.com/onsi/ginkgo/v2", "github.com/onsi/gomega"}},
 	"checkpoint":          {},
 
@@ -35,6 +35,8 @@ var rules = map[string]rule{
 
 	"internal/tenuretest": {module: []string{".", "backend", "backend/memory", "internal/..."}}, // for tests only
 	"internal/prompt":     {module: []string{"backend"}},                                        // below the stores, which have it in common
+
+	"internal/wake": {module: []string{"internal/pause"}}, // below the stores too
 
 	// Below the root, since it needs them as the packages above it do.
 	"internal/ident": {},

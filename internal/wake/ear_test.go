@@ -1,4 +1,4 @@
-package postgres
+package wake
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 var errLost = errors.New("lost")
 
-// line is a Listener, and what an ear has beside it, with nothing between them.
+// line is what leads from a server to an ear, and what goes the other way.
 type line struct {
 	dead    atomic.Bool // connecting fails
 	hanging atomic.Bool // connecting takes for ever
@@ -27,20 +27,18 @@ type line struct {
 	echoes   atomic.Int64
 }
 
-func (l *line) Listen(ctx context.Context, channel string, listening func(), heard func(payload string)) error {
+func (l *line) listen(ctx context.Context, listening func(), heard func(name string)) error {
 	l.connects.Add(1)
 	switch {
-	case channel != "here":
-		return fmt.Errorf("listening on %q", channel)
 	case l.dead.Load():
 		return errLost
 	case l.hanging.Load():
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	listening()
 	l.heard.Store(&heard)
 	defer l.heard.Store(nil)
+	listening()
 	select {
 	case err := <-l.cut:
 		return err
@@ -50,9 +48,9 @@ func (l *line) Listen(ctx context.Context, channel string, listening func(), hea
 }
 
 // say is what the server does with a notification.
-func (l *line) say(payload string) {
+func (l *line) say(name string) {
 	if heard := l.heard.Load(); heard != nil && !l.silent.Load() {
-		(*heard)(payload)
+		(*heard)(name)
 	}
 }
 
@@ -112,13 +110,10 @@ func (l *log) add(err error) {
 }
 
 // newEar is for a test in a bubble, which fails with what is left of it at the end.
-func newEar(t *testing.T) (*ear, *line, *log) {
+func newEar(t *testing.T) (*Ear, *line, *log) {
 	t.Cleanup(func() { time.Sleep(linger + answerTime) })
 	l, reports := &line{cut: make(chan error)}, new(log)
-	return &ear{
-		listener: l, report: reports.add, echo: l.echo,
-		channel: func(context.Context) (string, error) { return "here", nil },
-	}, l, reports
+	return &Ear{Listen: l.listen, Echo: l.echo, Report: reports.add}, l, reports
 }
 
 func told(channel <-chan struct{}) bool {
@@ -131,8 +126,8 @@ func told(channel <-chan struct{}) bool {
 	}
 }
 
-// mustHear fails unless a waiter is told of its own payload, and of no other.
-func mustHear(t *testing.T, l *line, woken <-chan struct{}, payload string) {
+// mustHear fails unless a waiter is told of its own, and of no other.
+func mustHear(t *testing.T, l *line, woken <-chan struct{}, name string) {
 	t.Helper()
 	if told(woken) {
 		t.Error("told of nothing")
@@ -141,7 +136,7 @@ func mustHear(t *testing.T, l *line, woken <-chan struct{}, payload string) {
 	if told(woken) {
 		t.Error("told of another")
 	}
-	l.say(payload)
+	l.say(name)
 	if !told(woken) {
 		t.Error("not told")
 	}
@@ -151,7 +146,7 @@ func TestEarListensWhileSomebodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l, reports := newEar(t)
 		for round := range 2 {
-			woken, stop := e.wake("w")
+			woken, stop := e.Wake("w")
 			if !told(woken) {
 				t.Error("not told when listening began")
 			}
@@ -161,7 +156,7 @@ func TestEarListensWhileSomebodyWaits(t *testing.T) {
 			if l.heard.Load() == nil {
 				t.Error("the connection has ended with the first pause")
 			}
-			again, stop := e.wake("w") // what listens already is nobody's news
+			again, stop := e.Wake("w") // what listens already is nobody's news
 			mustHear(t, l, again, "w")
 			l.say("w")
 			if told(woken) {
@@ -190,7 +185,7 @@ func TestLostConnectionIsOpenedAgainAndEverybodyTriesOnce(t *testing.T) {
 		e, l, reports := newEar(t)
 		var woken []<-chan struct{}
 		for i := range 10 {
-			channel, stop := e.wake(fmt.Sprint(i % 5))
+			channel, stop := e.Wake(fmt.Sprint(i % 5))
 			t.Cleanup(stop)
 			woken = append(woken, channel)
 		}
@@ -229,7 +224,7 @@ func TestListeningBacksOff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, l, reports := newEar(t)
 				fault(l, true)
-				woken, stop := e.wake("w")
+				woken, stop := e.Wake("w")
 				t.Cleanup(stop)
 				time.Sleep(time.Hour)
 				n := l.connects.Load()
@@ -255,7 +250,7 @@ func TestListeningBacksOff(t *testing.T) {
 func TestSilentConnectionIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l, reports := newEar(t)
-		woken, stop := e.wake("w")
+		woken, stop := e.Wake("w")
 		t.Cleanup(stop)
 		time.Sleep(time.Hour)
 		if n, most := l.echoes.Load(), int64(time.Hour/silence)+1; n < most*8/10 || n > most || l.connects.Load() != 1 {
@@ -294,7 +289,7 @@ func TestSilentConnectionIsNoticed(t *testing.T) {
 func TestEarIsTriedAgainWhenTheStoreCannotSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l, reports := newEar(t)
-		woken, stop := e.wake("w")
+		woken, stop := e.Wake("w")
 		synctest.Wait()
 		l.mute.Store(true)
 		time.Sleep(2 * silence)
@@ -329,7 +324,7 @@ func TestEarEndsInEveryStage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e, l, _ := newEar(t)
 				begin(l)
-				_, stop := e.wake("w")
+				_, stop := e.Wake("w")
 				time.Sleep(4 * time.Second)
 				stop()
 			})

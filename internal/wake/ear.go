@@ -1,4 +1,6 @@
-package postgres
+// Package wake has what stores have in common that hear from their server what has become free: who waits for
+// what, and a connection that is kept up while somebody waits.
+package wake
 
 import (
 	"context"
@@ -22,38 +24,44 @@ const (
 
 var (
 	errNotListening = fmt.Errorf("the server has not answered for %v", answerTime)
-	errHeardNothing = fmt.Errorf("a notification was sent and not heard for %v: the network is silent, a pooler in transaction mode stands between, "+
-		"or the listener is connected to another database", answerTime)
+	errHeardNothing = fmt.Errorf("what was sent has not been heard for %v: the network is silent, a pooler stands between that loses it, "+
+		"or what listens is connected to another database", answerTime)
 	errReturned = errors.New("the listener has returned without an error")
 )
 
-// ear hears for all who wait at a store, on one connection. A goroutine keeps that up, from the first who waits
+// Ear hears for all who wait at a store, on one connection. A goroutine keeps that up, from the first who waits
 // until there has been nobody for a while: so there is nothing to close, and those who wait now and then, for
-// moments, do not cost a connection each time.
-type ear struct {
-	listener Listener
-	report   func(error) // may be nil
-	reports  sync.Mutex
-	channel  func(context.Context) (string, error)
-	echo     func(context.Context) error // has something heard on the channel
+// moments, do not cost a connection each time. Its fields are set before it is used, and it is not copied.
+type Ear struct {
+	// Listen opens a connection to the server and returns an error when it is lost or could not be had.
+	// When ctx ends it ends the connection, and returns soon after. listening is called once it
+	// hears, and then heard with what becomes free. Neither blocks.
+	Listen func(ctx context.Context, listening func(), heard func(name string)) error
+	// Echo has something heard of all who listen, on behalf of nobody.
+	Echo func(ctx context.Context) error
+	// Report is told how it stands: nil when something has been heard on a connection, and an error each time
+	// that one was lost or could not be had. Calls come one after another. It may be nil.
+	Report func(error)
 
+	reports sync.Mutex
 	mu      sync.Mutex
-	waiters map[string]map[chan struct{}]struct{} // by payload
+	waiters map[string]map[chan struct{}]struct{} // by name
 	end     context.CancelFunc                    // ends the goroutine; nil if there is none
 	leaving *time.Timer                           // calls end; nil while somebody waits
 }
 
-func (e *ear) wake(payload string) (woken <-chan struct{}, stop func()) {
+// Wake is that of [backend.Waker], for a name of the work ID.
+func (e *Ear) Wake(name string) (woken <-chan struct{}, stop func()) {
 	channel := make(chan struct{}, 1)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.waiters == nil {
 		e.waiters = make(map[string]map[chan struct{}]struct{})
 	}
-	if e.waiters[payload] == nil {
-		e.waiters[payload] = make(map[chan struct{}]struct{})
+	if e.waiters[name] == nil {
+		e.waiters[name] = make(map[chan struct{}]struct{})
 	}
-	e.waiters[payload][channel] = struct{}{}
+	e.waiters[name][channel] = struct{}{}
 	if e.leaving != nil {
 		e.leaving.Stop()
 		e.leaving = nil
@@ -63,18 +71,18 @@ func (e *ear) wake(payload string) (woken <-chan struct{}, stop func()) {
 		e.end = cancel
 		go e.run(ctx)
 	}
-	return channel, func() { e.stop(payload, channel) }
+	return channel, func() { e.stop(name, channel) }
 }
 
-func (e *ear) stop(payload string, channel chan struct{}) {
+func (e *Ear) stop(name string, channel chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, waits := e.waiters[payload][channel]; !waits {
+	if _, waits := e.waiters[name][channel]; !waits {
 		return
 	}
-	delete(e.waiters[payload], channel)
-	if len(e.waiters[payload]) == 0 {
-		delete(e.waiters, payload)
+	delete(e.waiters[name], channel)
+	if len(e.waiters[name]) == 0 {
+		delete(e.waiters, name)
 	}
 	if len(e.waiters) == 0 && e.end != nil {
 		e.leaving = time.AfterFunc(linger, func() { e.leave() })
@@ -82,7 +90,7 @@ func (e *ear) stop(payload string, channel chan struct{}) {
 }
 
 // leave ends the goroutine, and reports whether it has, unless somebody waits.
-func (e *ear) leave() bool {
+func (e *Ear) leave() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.waiters) > 0 {
@@ -96,7 +104,7 @@ func (e *ear) leave() bool {
 }
 
 // run listens until ctx ends.
-func (e *ear) run(ctx context.Context) {
+func (e *Ear) run(ctx context.Context) {
 	retry := firstRetry
 	for {
 		err := e.listen(ctx, func() {
@@ -114,33 +122,29 @@ func (e *ear) run(ctx context.Context) {
 	}
 }
 
-func (e *ear) tell(err error) {
-	if e.report != nil {
+func (e *Ear) tell(err error) {
+	if e.Report != nil {
 		e.reports.Lock() // one goroutine may be at its end when the next begins
 		defer e.reports.Unlock()
-		e.report(err)
+		e.Report(err)
 	}
 }
 
 // listen returns when the connection is lost. It calls works when something was heard on it.
-func (e *ear) listen(ctx context.Context, works func()) error {
-	channel, err := within(ctx, e.channel)
-	if err != nil {
-		return err
-	}
+func (e *Ear) listen(ctx context.Context, works func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &connection{listening: make(chan struct{}), heard: make(chan struct{}, 1), lost: make(chan struct{})}
 	go func() {
 		defer close(c.lost)
-		c.err = e.listener.Listen(ctx, channel, sync.OnceFunc(func() {
+		c.err = e.Listen(ctx, sync.OnceFunc(func() {
 			e.rouse() // nobody knows what has become free before
 			close(c.listening)
-		}), func(payload string) {
-			e.hear(payload)
+		}), func(name string) {
+			e.hear(name)
 			signal(c.heard)
 		})
 	}()
-	err = e.attend(ctx, c, works)
+	err := e.attend(ctx, c, works)
 	cancel()
 	<-c.lost
 	if err == nil {
@@ -149,7 +153,7 @@ func (e *ear) listen(ctx context.Context, works func()) error {
 	if err == nil {
 		err = errReturned
 	}
-	return fmt.Errorf("postgres: listen: %w", err)
+	return err
 }
 
 // connection is what is known of a Listen that runs. err is for those who have seen that it is lost.
@@ -160,7 +164,7 @@ type connection struct {
 
 // attend returns why a connection is given up, or nil when it is lost. A silent one says nothing by itself, and
 // one behind a pooler may seem to be in order: only what is heard shows that something can be.
-func (e *ear) attend(ctx context.Context, c *connection, works func()) error {
+func (e *Ear) attend(ctx context.Context, c *connection, works func()) error {
 	timer := time.NewTimer(answerTime)
 	defer timer.Stop()
 	select {
@@ -171,7 +175,7 @@ func (e *ear) attend(ctx context.Context, c *connection, works func()) error {
 		return errNotListening
 	}
 	for first := true; ; first = false {
-		if _, err := within(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, e.echo(ctx) }); err != nil {
+		if err := e.echo(ctx); err != nil {
 			return err
 		}
 		timer.Reset(answerTime)
@@ -207,23 +211,22 @@ func (c *connection) idle(timer *time.Timer) bool {
 	}
 }
 
-// within makes a call that may take as long as an answer.
-func within[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+func (e *Ear) echo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	return call(ctx)
+	return e.Echo(ctx)
 }
 
-// hear tells those who wait for what has a payload, and rouse tells all.
-func (e *ear) hear(payload string) {
+// hear tells those who wait for what has a name, and rouse tells all.
+func (e *Ear) hear(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for channel := range e.waiters[payload] {
+	for channel := range e.waiters[name] {
 		signal(channel)
 	}
 }
 
-func (e *ear) rouse() {
+func (e *Ear) rouse() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, channels := range e.waiters {
