@@ -13,7 +13,7 @@ const oldest = 5
 
 // Check asks the server that keeps the leases for what would do harm later: a version before 5, a limit of memory
 // at which it evicts keys without an expiry, which is how a lease, its checkpoint or the last token would be
-// lost, and that it is a replica. It needs the command INFO, and says nothing of how the server saves.
+// lost, and that it is a replica; with [WithWakeUps], that wake-ups are not permitted. It needs the command INFO, and says nothing of how the server saves.
 func (b *Backend) Check(ctx context.Context) error {
 	return b.promptly(ctx, "check", func(ctx context.Context) error {
 		words, err := b.run(ctx, checkScript, []string{b.keys.tokens})
@@ -34,6 +34,9 @@ func (b *Backend) Check(ctx context.Context) error {
 		}
 		if memory != "0" && strings.HasPrefix(policy, "allkeys") {
 			errs = append(errs, fmt.Errorf("maxmemory-policy is %s: it must be noeviction", policy))
+		}
+		if b.ear != nil {
+			errs = append(errs, b.checkWakeUps(ctx))
 		}
 		return errors.Join(errs...)
 	}, nil)

@@ -19,14 +19,17 @@ func TestConformance(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	addr := redistest.Addr(t)
 	mini, _ := miniature(t)
-	for name, client := range map[string]goredis.UniversalClient{
-		"a server":                      server(t),
-		"a server, RESP2 and deadlines": dial(t, &goredis.Options{Addr: addr, Protocol: 2, ContextTimeoutEnabled: true}),
-		"a cluster":                     cluster(t),
-		"miniredis":                     mini,
+	for name, row := range map[string]struct {
+		client goredis.UniversalClient
+		opts   []redis.Option
+	}{
+		"a server":                      {server(t), []redis.Option{redis.WithWakeUps(nil)}},
+		"a server, RESP2 and deadlines": {dial(t, &goredis.Options{Addr: addr, Protocol: 2, ContextTimeoutEnabled: true}), nil},
+		"a cluster":                     {cluster(t), []redis.Option{redis.WithWakeUps(nil)}},
+		"miniredis":                     {mini, []redis.Option{redis.WithWakeUps(nil)}},
 	} {
 		ginkgo.Describe(name, conformance.RunSuite(func() backend.Backend {
-			store, err := redis.New(client, redis.WithPrefix(rand.Text()))
+			store, err := redis.New(row.client, append(row.opts, redis.WithPrefix(rand.Text()))...)
 			if err != nil {
 				ginkgo.Fail(err.Error())
 			}

@@ -77,7 +77,7 @@ func heldBy(workID string, words []string) error {
 func (b *Backend) undo(record backend.LeaseRecord) {
 	ctx, cancel := context.WithTimeout(context.Background(), prompt.UndoTimeout)
 	defer cancel()
-	_, _ = b.answer(ctx, 0, undoScript, b.indexed(record.WorkID), b.identity(record)...)
+	_, _ = b.answer(ctx, 0, undoScript, b.freeing(record.WorkID), b.identity(record)...)
 }
 
 // maxState is the largest state: a string of Redis has no more than 512 MiB.
@@ -86,7 +86,7 @@ const maxState = 512 << 20
 // Checkpoint implements [backend.Backend]. A state of more than 512 MiB is refused; a large one stops the
 // server for everybody while it is copied.
 func (b *Backend) Checkpoint(ctx context.Context, record backend.LeaseRecord, state []byte, ttl time.Duration) error {
-	return b.change(ctx, "checkpoint", checkpointScript, record, state, micros(ttl))
+	return b.change(ctx, "checkpoint", checkpointScript, b.indexed(record.WorkID), record, state, micros(ttl))
 }
 
 // Renew implements [backend.Backend].
@@ -116,11 +116,11 @@ func (b *Backend) release(ctx context.Context, op string, record backend.LeaseRe
 	if !mode.Declarable() {
 		return fmt.Errorf("%w: %v", backend.ErrInvalidExitMode, mode)
 	}
-	return b.change(ctx, op, releaseScript, record, state, mode.String(), micros(max(delay, 0)), kind)
+	return b.change(ctx, op, releaseScript, b.freeing(record.WorkID), record, state, mode.String(), micros(max(delay, 0)), kind)
 }
 
 // change runs a script that changes the row of record, and that gets the state last.
-func (b *Backend) change(ctx context.Context, op string, s script, record backend.LeaseRecord, state []byte, args ...any) error {
+func (b *Backend) change(ctx context.Context, op string, s script, keys []string, record backend.LeaseRecord, state []byte, args ...any) error {
 	stored := bytes.Clone(state) // a call that its caller has left may still be sending it
 	return b.promptly(ctx, op, func(ctx context.Context) error {
 		if len(stored) > maxState {
@@ -129,7 +129,7 @@ func (b *Backend) change(ctx context.Context, op string, s script, record backen
 		if stored == nil {
 			stored = []byte{}
 		}
-		_, err := b.answer(ctx, 0, s, b.indexed(record.WorkID), append(append(b.identity(record), args...), stored)...)
+		_, err := b.answer(ctx, 0, s, keys, append(append(b.identity(record), args...), stored)...)
 		return err
 	}, nil)
 }
@@ -153,7 +153,7 @@ func (b *Backend) ReadCheckpoint(ctx context.Context, record backend.LeaseRecord
 // Forget implements [backend.Backend].
 func (b *Backend) Forget(ctx context.Context, record backend.LeaseRecord) error {
 	return b.promptly(ctx, "forget", func(ctx context.Context) error {
-		_, err := b.answer(ctx, 0, forgetScript, b.indexed(record.WorkID), b.identity(record)...)
+		_, err := b.answer(ctx, 0, forgetScript, b.freeing(record.WorkID), b.identity(record)...)
 		return err
 	}, nil)
 }
@@ -161,6 +161,14 @@ func (b *Backend) Forget(ctx context.Context, record backend.LeaseRecord) error 
 // indexed are the keys that scripts get which change where a row is listed.
 func (b *Backend) indexed(workID string) []string {
 	return []string{b.keys.lease(workID), b.keys.open, b.keys.retired}
+}
+
+// freeing are the keys of scripts after which a row may be free. The last, if there is one, is where they say so.
+func (b *Backend) freeing(workID string) []string {
+	if b.ear == nil {
+		return b.indexed(workID)
+	}
+	return append(b.indexed(workID), b.keys.freed)
 }
 
 // identity are the arguments that such scripts begin with.

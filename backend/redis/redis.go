@@ -17,11 +17,12 @@ import (
 
 	"github.com/aetomala/worklease/backend"
 	"github.com/aetomala/worklease/internal/prompt"
+	"github.com/aetomala/worklease/internal/wake"
 )
 
 // Backend is a store in Redis. It has the capabilities [backend.AcquireReader], [backend.BatchRenewer],
-// [backend.CheckpointReleaser], [backend.DelayedReleaser] and [backend.Looker]. It is safe for
-// concurrent use, and made by [New].
+// [backend.CheckpointReleaser], [backend.DelayedReleaser] and [backend.Looker], and is a [backend.Waker] that
+// tells something if made with [WithWakeUps]. It is safe for concurrent use, and made by [New].
 //
 // Each operation is one script and one round trip; a Sweep takes two for every 500 rows that it looks at. No call is sent
 // twice, whatever MaxRetries of the client: a Release that was applied and whose answer was lost must
@@ -32,6 +33,7 @@ type Backend struct {
 	prefix string
 	keys   keys
 	calls  prompt.Calls
+	ear    *wake.Ear // nil without WithWakeUps
 }
 
 var (
@@ -41,6 +43,7 @@ var (
 	_ backend.CheckpointReleaser = (*Backend)(nil)
 	_ backend.DelayedReleaser    = (*Backend)(nil)
 	_ backend.Looker             = (*Backend)(nil)
+	_ backend.Waker              = (*Backend)(nil)
 )
 
 // DefaultPrefix is what the keys of a store begin with, in braces, unless it has another prefix.
@@ -111,11 +114,12 @@ type keys struct {
 	tokens  string // the last token
 	open    string // work IDs with no exit declared, by their last update
 	retired string // work IDs that were retired, by when
+	freed   string // no key but a channel: work IDs that become free
 }
 
 func newKeys(prefix string) keys {
 	tag := "{" + prefix + "}:"
-	return keys{leases: tag + "l:", tokens: tag + "tokens", open: tag + "open", retired: tag + "retired"}
+	return keys{leases: tag + "l:", tokens: tag + "tokens", open: tag + "open", retired: tag + "retired", freed: tag + "freed"}
 }
 
 func (k keys) lease(workID string) string { return k.leases + workID }

@@ -27,7 +27,10 @@ func (b *Backend) Sweep(ctx context.Context, opts backend.SweepOptions) (int64, 
 
 // sweep walks one index, whose rows have all declared the same exit.
 func (b *Backend) sweep(ctx context.Context, index, exit string, opts backend.SweepOptions) (deleted int64, err error) {
-	retention := micros(opts.Retention)
+	retention, channel := micros(opts.Retention), ""
+	if b.ear != nil {
+		channel = b.keys.freed
+	}
 	for skip, more := int64(0), true; more; {
 		var n int64
 		err := b.promptly(ctx, "sweep", func(ctx context.Context) error {
@@ -36,7 +39,7 @@ func (b *Backend) sweep(ctx context.Context, index, exit string, opts backend.Sw
 			if err != nil || len(workIDs) == 0 {
 				return err
 			}
-			keys, args := []string{index}, []any{retention, exit}
+			keys, args := []string{index}, []any{retention, exit, channel}
 			for _, workID := range workIDs {
 				keys, args = append(keys, b.keys.lease(workID)), append(args, workID)
 			}

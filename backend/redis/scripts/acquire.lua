@@ -14,17 +14,19 @@ if own and (not last or #own > #last or (#own == #last and own > last)) then
   redis.call('SET', tokens, own)
   last = own
 end
+local present = text(now)
+local token, expiry = present, text(now + ttl)
 if last and tonumber(last) >= now then
   redis.call('INCR', tokens)
+  token = redis.call('GET', tokens)
 else
-  redis.call('SET', tokens, text(now))
+  redis.call('SET', tokens, token)
 end
-local token, expiry = redis.call('GET', tokens), text(now + ttl)
-redis.call('ZADD', open, text(now), workID)
-redis.call('HSET', row, 'holder', holder, 'token', token, 'exp', expiry, 'upd', text(now), 'pexit', prevExit, 'pholder', prevHolder)
+redis.call('ZADD', open, present, workID)
+redis.call('HSET', row, 'holder', holder, 'token', token, 'exp', expiry, 'upd', present, 'pexit', prevExit, 'pholder', prevHolder)
 if found[4] then
   redis.call('HDEL', row, 'exit')
-  redis.call('ZREM', retired, workID)
+  if found[4] == 'retired' then redis.call('ZREM', retired, workID) end
 end
 local state = read == 'read' and redis.call('HGET', row, 'cp') or ''
 return {'ok', token, expiry, state, prevExit, prevHolder}

@@ -4,4 +4,5 @@ if not mine(redis.call('HMGET', row, 'holder', 'token'), holder, token) then ret
 redis.call('DEL', row)
 redis.call('ZREM', open, workID)
 redis.call('ZREM', retired, workID)
+tell(KEYS[4], workID)
 return {'ok'}

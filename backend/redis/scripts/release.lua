@@ -5,12 +5,14 @@ local final, state = ARGV[6] == 'final', ARGV[7]
 local found = redis.call('HMGET', row, 'holder', 'token', 'exit', 'exp')
 if not mine(found, holder, token) then return {'fenced'} end
 if found[3] or not final and tonumber(found[4]) <= now then return {'expired'} end
-if mode == 'retired' then redis.call('ZADD', retired, text(now), workID) end
+local present, expiry = text(now), text(now + delay)
+if mode == 'retired' then redis.call('ZADD', retired, present, workID) end
 if final and state ~= '' then
-  redis.call('HSET', row, 'exit', mode, 'exp', text(now + delay), 'upd', text(now), 'cp', state)
+  redis.call('HSET', row, 'exit', mode, 'exp', expiry, 'upd', present, 'cp', state)
 else
-  redis.call('HSET', row, 'exit', mode, 'exp', text(now + delay), 'upd', text(now))
+  redis.call('HSET', row, 'exit', mode, 'exp', expiry, 'upd', present)
 end
 if final and state == '' then redis.call('HDEL', row, 'cp') end
 redis.call('ZREM', open, workID)
+if delay == 0 then tell(KEYS[4], workID) end
 return {'ok'}

@@ -9,13 +9,16 @@ local prevExit = found[4]
 if prevExit == 'none' then
   redis.call('DEL', row)
   redis.call('ZREM', open, workID)
+  tell(KEYS[4], workID)
   return {'ok'}
 end
 if prevExit == 'expired' then
   redis.call('HSET', row, 'holder', found[5], 'exp', text(now))
+  tell(KEYS[4], workID)
   return {'ok'}
 end
 if prevExit == 'retired' then redis.call('ZADD', retired, found[6], workID) end
 redis.call('HSET', row, 'holder', found[5], 'exp', text(now), 'exit', prevExit)
 redis.call('ZREM', open, workID)
+tell(KEYS[4], workID)
 return {'ok'}
