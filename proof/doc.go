@@ -2,8 +2,9 @@
 // random and compared with a model of the contract, and histories of concurrent clients that are
 // searched for an order in which each answer would have been right. It is a module of its own because
 // of the tools for that. Beneath it are worker processes under fault (chaos), many leases for a long time
-// (soak), older tables that are migrated while holders work (upgrade), and the protocol as a checker
-// reads it (model). run.sh runs the long forms of all; docs/reliability.md says what came of it.
+// (soak), older tables that are migrated while holders work (upgrade), periodic tasks of processes whose
+// clocks differ (schedule), and the protocol as a checker reads it (model). run.sh runs the long forms of
+// all; docs/reliability.md says what came of it.
 //
 // The tests are short by default. These variables make them longer, and have them print a line that
 // begins with "proof:" for each store:

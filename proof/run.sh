@@ -3,17 +3,17 @@
 # quarter of an hour on two cores. Fails if a promise was broken, or if one of them could not be run.
 #
 #	run.sh              all
-#	run.sh soak chaos   some of: model histories upgrade chaos soak spin
+#	run.sh soak chaos   some of: model histories upgrade chaos soak schedule spin
 #
 # What each has printed is kept in LOGS, a folder that is made if it is not given. These make it longer or
-# shorter: STEPS, HISTORIES, ROUNDS, CHAOS and SOAK (times), LEASES.
+# shorter: STEPS, HISTORIES, ROUNDS, CHAOS and SOAK (times), LEASES, TICKS.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")" || exit 1
 
 GO=${GO:-go}
 LOGS=${LOGS:-$(mktemp -d)}
 mkdir -p "$LOGS" && LOGS=$(cd "$LOGS" && pwd) || exit 1
-all='model histories upgrade chaos soak spin'
+all='model histories upgrade chaos soak schedule spin'
 sections=${*:-$all}
 
 model() {
@@ -37,6 +37,10 @@ chaos() {
 
 soak() {
 	"$GO" test -v -count=1 -timeout 0 ./soak -args -leases "${LEASES:-2000}" -duration "${SOAK:-40s}" -ttl 30s
+}
+
+schedule() {
+	WORKLEASE_PROOF_TICKS=${TICKS:-60} "$GO" test -v -count=1 -timeout 0 ./schedule
 }
 
 # The model of the protocol needs tools that not everybody has.
@@ -80,9 +84,9 @@ for s in $sections; do
 	esac
 done
 rm -f "$LOGS"/*.status
-# Leases are kept by the clock: the soak has the machine to itself, and the faults share it with what only
-# computes.
-lane soak
+# Leases are kept by the clock: the soak and the schedule have the machine to themselves, and the faults share
+# it with what only computes.
+lane soak schedule
 lane chaos upgrade &
 lane model histories spin
 wait
