@@ -65,8 +65,8 @@ func SlotOf(ctx context.Context) (slot time.Time, ok bool) {
 // now: nothing is added to what was left, and the new times may be shorter. With NoKeepAlive the function's
 // context ends atMost from now; otherwise renewals go on with the new time.
 //
-// A lease that has ended cannot be extended: the error then matches [worklease.ErrLeaseExpired] or
-// [worklease.ErrFenced]. After any other error the lease has the time that it had, or more. Where ctx
+// A lease that has ended cannot be extended, nor that of a function that has returned or panicked: the error
+// then matches [worklease.ErrLeaseExpired] or [worklease.ErrFenced]. After any other error the lease has the time that it had, or more. Where ctx
 // belongs to no run, the error is [ErrNotHeld].
 //
 // While a renewal that gives less time is without an answer, or ended without a verdict, the context is

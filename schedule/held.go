@@ -33,6 +33,7 @@ type held struct {
 	cancel  context.CancelCauseFunc
 	values  *follower
 	renewal *renewal
+	over    bool // the work is: nothing is extended any more
 }
 
 // renewal is one StartRenewal.
@@ -121,16 +122,20 @@ func (h *held) follow(lease worklease.Lease, token worklease.Token) {
 func (h *held) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.over = true
 	h.renewal.stop()
 	if cause := context.Cause(h.renewal.ctx); cause != nil {
 		h.cancel(cause) // AfterFunc may take a moment
 	}
 }
 
-// alive reports whether the lease is surely held.
+// alive reports whether the lease is surely held, by work that goes on.
 func (h *held) alive() bool {
+	h.mu.Lock()
+	over := h.over
+	h.mu.Unlock()
 	_, ok := worklease.LeaseWindow(h.ctx)
-	return ok && h.ctx.Err() == nil
+	return ok && !over && h.ctx.Err() == nil
 }
 
 func (h *held) extend(ctx context.Context, atMost, atLeast time.Duration) error {
@@ -160,9 +165,12 @@ func (h *held) extend(ctx context.Context, atMost, atLeast time.Duration) error 
 		h.lose(err)
 		return failed("extend", token, err)
 	}
-	e.taken = true
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.over { // a renewal would keep what nobody gives back
+		return failed("extend", token, fmt.Errorf("%w: the work is over", worklease.ErrLeaseExpired))
+	}
+	e.taken = true
 	h.current, h.token = lease, next
 	h.follow(lease, next)
 	h.store.keepUntil(time.Now().Add(atLeast))
