@@ -20,7 +20,7 @@ const (
 	OutcomeTooSoon
 	// OutcomeAlreadyRan says that the slot was run, or a later one.
 	OutcomeAlreadyRan
-	// OutcomeMissed says that the slot was begun and cut short, and is not run again: see [CatchUpSkip].
+	// OutcomeMissed says that the slot was begun and cut short, and is not run again: see [CatchUp].
 	OutcomeMissed
 )
 

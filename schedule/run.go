@@ -90,7 +90,7 @@ func (r *run) work(ctx context.Context, token worklease.Token, prior worklease.C
 		return nil, nil
 	}
 	for _, slot := range due {
-		last.begun = slot
+		last.begin(slot)
 		// Without it nobody would know of the slot if this node dies.
 		if err := r.Checkpoint(ctx, token, last.state()); err != nil {
 			r.errs = append(r.errs, err)

@@ -12,7 +12,7 @@
 //	another node runs it now                    [OutcomeHeld]       nil
 //	it has run, and AtLeastFor is not over      [OutcomeTooSoon]    nil
 //	its slot has been run                       [OutcomeAlreadyRan] nil
-//	its slot was cut short, with [CatchUpSkip]  [OutcomeMissed]     nil
+//	its slot was cut short: see [CatchUp]       [OutcomeMissed]     nil
 //	the store cannot tell                       [OutcomeNone]       what the store said
 //
 // A short task needs AtLeastFor or a Slot: otherwise its name is free again before the clock of a slower
@@ -112,7 +112,8 @@ type CatchUp uint8
 
 const (
 	// CatchUpOnce runs it once more: by the next node that asks for this slot or a later one. In the
-	// latter case the function is called for the old slot first and then for the new one.
+	// latter case the function is called for the old slot first and then for the new one. If that is cut
+	// short, too, it is not run again.
 	CatchUpOnce CatchUp = iota
 	// CatchUpSkip never runs it again.
 	CatchUpSkip

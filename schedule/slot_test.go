@@ -217,3 +217,61 @@ func TestCheckpointOfSomebodyElseIsNoSlot(t *testing.T) {
 		t.Errorf("%v, %v", r.Outcome, err)
 	}
 }
+
+// A slot whose run kills node after node is run twice, and keeps no later one from being run.
+func TestSlotThatIsCutShortAgainIsMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		task := schedule.Task{Name: name, AtMostFor: time.Minute}
+		var ran []time.Time
+		bad := func(ctx context.Context) error {
+			slot, _ := schedule.SlotOf(ctx)
+			ran = append(ran, slot)
+			if slot.Equal(at(1)) {
+				panic("killed")
+			}
+			return nil
+		}
+		ask := func(n int) (r schedule.Result, err error) {
+			defer func() { _ = recover() }()
+			task.Slot = at(n)
+			return nodeOf(t, store, fmt.Sprint("node-", n)).Run(t.Context(), task, bad)
+		}
+		for _, n := range []int{1, 2} {
+			_, _ = ask(n) // panics in the slot 1
+			time.Sleep(time.Minute)
+		}
+		r, err := ask(1)
+		want(t, r, err, schedule.OutcomeMissed)
+		r, err = ask(2) // it was not begun, and is not late yet
+		want(t, r, err, schedule.OutcomeRan)
+		if !r.CaughtUp.IsZero() {
+			t.Errorf("caught up once more: %v", r.CaughtUp)
+		}
+		r, err = ask(1)
+		want(t, r, err, schedule.OutcomeAlreadyRan)
+		if !slices.Equal(ran, []time.Time{at(1), at(1), at(2)}) {
+			t.Errorf("ran %v", ran)
+		}
+	})
+}
+
+// The same slot asked for again is no other case.
+func TestSlotThatIsAskedForAgainIsRunTwiceAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		task := schedule.Task{Name: name, AtMostFor: time.Minute, Slot: at(1)}
+		runs := 0
+		for range 4 {
+			func() {
+				defer func() { _ = recover() }()
+				r, err := nodeOf(t, store, "a").Run(t.Context(), task, func(context.Context) error { runs++; panic("killed") })
+				want(t, r, err, schedule.OutcomeMissed)
+			}()
+			time.Sleep(time.Minute)
+		}
+		if runs != 2 {
+			t.Errorf("%d runs", runs)
+		}
+	})
+}
