@@ -169,7 +169,14 @@ func TestNestedRuns(t *testing.T) {
 			if got := schedule.MustHold(ctx); got.WorkID() != "other" {
 				t.Errorf("token = %v", got)
 			}
-			r, err := s.Run(ctx, task, func(context.Context) error { innermost = true; return errWork })
+			within := schedule.Task{Name: name, AtMostFor: time.Second, NoKeepAlive: true, Slot: at(1)} // which do not count
+			r, err := s.Run(ctx, within, func(ctx context.Context) error {
+				innermost = true
+				if slot, ok := schedule.SlotOf(ctx); ok {
+					t.Errorf("slot %v", slot)
+				}
+				return errWork
+			})
 			want(t, r, err, schedule.OutcomeRan, errWork)
 			return nil
 		})

@@ -67,6 +67,9 @@ func (l *Lock) Extend(ctx context.Context, atMost, atLeast time.Duration) error 
 // Unlock gives the name back, at once or when AtLeastFor is over, and waits only for the store. It ends
 // the context. When it comes too late it changes nothing, whoever has the name by then: the error then
 // matches [worklease.ErrFenced] or [worklease.ErrLeaseExpired]. So it is with a second Unlock.
+//
+// Under a ctx that has ended nothing is given back: see [context.WithoutCancel]. After that, and after trouble with
+// the store, Unlock may be called again; otherwise the name is free AtMostFor after the last renewal.
 func (l *Lock) Unlock(ctx context.Context) error {
 	l.held.stop()
 	err := l.held.Release(ctx, worklease.Token{}, worklease.ExitFinished)

@@ -109,3 +109,30 @@ func TestLockIsKeptUntilItIsUnlocked(t *testing.T) {
 		}
 	})
 }
+
+func TestUnlockThatFailedCanBeMadeAgain(t *testing.T) {
+	store := newFaulty()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	lock, err := nodeOf(t, store, "a").Lock(t.Context(), schedule.Task{Name: name, AtMostFor: time.Hour, AtLeastFor: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Unlock(ended); !errors.Is(err, context.Canceled) || lock.Context().Err() == nil {
+		t.Errorf("under a context that has ended: %v", err)
+	}
+	store.release = errStore
+	if err := lock.Unlock(t.Context()); !errors.Is(err, errStore) {
+		t.Errorf("store away: %v", err)
+	}
+	if got := probe(t, store); got != schedule.OutcomeHeld {
+		t.Errorf("not unlocked yet: %v", got)
+	}
+	store.release = nil
+	if err := lock.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := probe(t, store); got != schedule.OutcomeTooSoon {
+		t.Errorf("unlocked: %v", got)
+	}
+}

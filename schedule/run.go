@@ -25,7 +25,8 @@ import (
 // matches [worklease.ErrRetire] is a success after which a sweep may delete what is stored, the last slot
 // included. A panic of fn goes on to the caller, and the name stays taken for AtMostFor as after a crash.
 //
-// Under the context of a run of the same name, by this Scheduler, Run calls fn directly: the lease is held.
+// Under the context of a run of the same name, by this Scheduler, Run calls fn directly: the lease is held. The
+// task's times and Slot do not count then.
 func (s *Scheduler) Run(ctx context.Context, task Task, fn func(ctx context.Context) error) (Result, error) {
 	if ctx == nil {
 		return Result{}, errNilContext

@@ -209,6 +209,29 @@ func TestRunEndsWithItsContextAndKeepsTheLeaseMeanwhile(t *testing.T) {
 	})
 }
 
+// hidden is a store that seems to have delayed releases, and has none.
+type hidden struct{ *memory.Backend }
+
+func (hidden) ReleaseAfter(context.Context, backend.LeaseRecord, backend.ExitMode, time.Duration) error {
+	return errors.ErrUnsupported
+}
+
+func TestDelayedReleaseThatIsMissingAfterAllIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := hidden{memory.New()}
+		r, err := nodeOf(t, store, "a").Run(t.Context(), schedule.Task{Name: name, AtMostFor: time.Minute, AtLeastFor: time.Second}, nothing)
+		want(t, r, err, schedule.OutcomeRan, schedule.ErrAtLeastForUnsupported, worklease.ErrConfigInvalid)
+		time.Sleep(time.Minute - 1)
+		if got := probe(t, store); got != schedule.OutcomeHeld {
+			t.Errorf("within AtMostFor: %v", got)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := probe(t, store); got != schedule.OutcomeRan {
+			t.Errorf("after AtMostFor: %v", got)
+		}
+	})
+}
+
 // A function for schedulers that know of neither contexts nor errors.
 func TestFuncRunsTheTask(t *testing.T) {
 	runs := 0

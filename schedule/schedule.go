@@ -41,7 +41,8 @@ var (
 	// ErrFnRequired says that there is no function to run. It matches [worklease.ErrConfigInvalid].
 	ErrFnRequired = fmt.Errorf("%w: schedule: a function is required", worklease.ErrConfigInvalid)
 	// ErrAtLeastForUnsupported says that a task has an AtLeastFor and the store no
-	// [backend.DelayedReleaser]. It matches [worklease.ErrConfigInvalid].
+	// [backend.DelayedReleaser]. It matches [worklease.ErrConfigInvalid]. Where a wrapper hides that, it comes
+	// after the run, and the name is free when AtMostFor is over.
 	ErrAtLeastForUnsupported = fmt.Errorf("%w: schedule: the store has no delayed release, which AtLeastFor needs", worklease.ErrConfigInvalid)
 
 	errNilContext = errors.New("worklease: schedule: the context is nil")
@@ -100,7 +101,9 @@ type Task struct {
 	// Slot, if not zero, is the instant at which the run is due: it is run once, whenever the nodes
 	// ask. The slots of a task are run in their order: one that is older than the last is taken for run.
 	// To see whether a slot was run, a node takes the name for a moment. Another that asks just then skips
-	// its slot: no matter, unless slots follow each other within the time that the clocks are apart.
+	// its slot: no matter, unless slots follow each other within the time that the clocks are apart. A node
+	// whose clock is far ahead has slots run that are not due, and all before them count as run: mend the
+	// clock, and let [worklease.Lease.Forget] take back what is stored.
 	Slot time.Time
 	// CatchUp says what becomes of a slot whose run was cut short.
 	CatchUp CatchUp

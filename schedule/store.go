@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -100,7 +101,11 @@ func (s *store) Release(ctx context.Context, record backend.LeaseRecord, mode ba
 	if delay <= 0 {
 		return s.Backend.Release(ctx, record, mode)
 	}
-	return s.releaser.ReleaseAfter(ctx, record, mode, delay)
+	err := s.releaser.ReleaseAfter(ctx, record, mode, delay)
+	if errors.Is(err, errors.ErrUnsupported) { // by what it wraps: nobody could know before
+		return fmt.Errorf("%w: %w", ErrAtLeastForUnsupported, err)
+	}
+	return err
 }
 
 // extension is the store of a lease that goes on from another, with another TTL: to acquire it is to renew
