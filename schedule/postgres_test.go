@@ -102,6 +102,10 @@ func TestRunJoinsNoTransactionOfTheCallers(t *testing.T) {
 	if r.Outcome != schedule.OutcomeNone || err == nil || errors.Is(err, worklease.ErrLeaseHeld) {
 		t.Errorf("within a transaction: %v, %v", r.Outcome, err)
 	}
+	lock, err := nodeOf(t, store, "a").Lock(postgres.InTx(t.Context(), tx), schedule.Task{Name: name, AtMostFor: time.Hour})
+	if lock != nil || err == nil || errors.Is(err, worklease.ErrLeaseHeld) {
+		t.Errorf("a lock within a transaction: %v, %v", lock, err)
+	}
 	if err := tx.Rollback(); err != nil {
 		t.Error(err)
 	}

@@ -275,3 +275,16 @@ func TestSlotThatIsAskedForAgainIsRunTwiceAtMost(t *testing.T) {
 		}
 	})
 }
+
+// In the night in which summer time ends a time of day comes twice, and is two slots.
+func TestHourThatComesTwiceHasTwoSlots(t *testing.T) {
+	store := memory.New()
+	summer, winter := time.FixedZone("CEST", 2*3600), time.FixedZone("CET", 3600)
+	for _, node := range []string{"a", "b"} {
+		for _, zone := range []*time.Location{summer, winter} {
+			slot := time.Date(2026, 10, 25, 2, 30, 0, 0, zone)
+			r, err := nodeOf(t, store, node).Run(t.Context(), schedule.Task{Name: name, AtMostFor: time.Minute, Slot: slot}, nothing)
+			want(t, r, err, map[string]schedule.Outcome{"a": schedule.OutcomeRan, "b": schedule.OutcomeAlreadyRan}[node])
+		}
+	}
+}
