@@ -16,7 +16,8 @@
 //	the store cannot tell                       [OutcomeNone]       what the store said
 //
 // A short task needs AtLeastFor or a Slot: otherwise its name is free again before the clock of a slower
-// node strikes. AtLeastFor is a time, to be longer than the nodes' clocks are apart; a Slot is exact.
+// node strikes. AtLeastFor is a time, to be longer than the nodes' clocks are apart; a Slot is not run again
+// whatever they say.
 //
 // A node that dies leaves the name taken until AtMostFor after its last sign of life. What a function does
 // outside the store is not fenced: code that has lost its lease and goes on regardless is a second runner.
@@ -100,10 +101,12 @@ type Task struct {
 	NoKeepAlive bool
 	// Slot, if not zero, is the instant at which the run is due: it is run once, whenever the nodes
 	// ask. The slots of a task are run in their order: one that is older than the last is taken for run.
+	//
 	// To see whether a slot was run, a node takes the name for a moment. Another that asks just then skips
-	// its slot: no matter, unless slots follow each other within the time that the clocks are apart. A node
-	// whose clock is far ahead has slots run that are not due, and all before them count as run: mend the
-	// clock, and let [worklease.Lease.Forget] take back what is stored.
+	// its slot: no matter, unless slots follow each other within the time that the clocks are apart. Then the
+	// next may be run before anybody asks for that slot again, and it counts as run. A node whose clock is far
+	// ahead has slots run that are not due, and all before them count as run: mend the clock, and let
+	// [worklease.Lease.Forget] take back what is stored.
 	Slot time.Time
 	// CatchUp says what becomes of a slot whose run was cut short.
 	CatchUp CatchUp

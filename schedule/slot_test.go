@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,53 +13,6 @@ import (
 	"github.com/aetomala/worklease/backend/memory"
 	"github.com/aetomala/worklease/schedule"
 )
-
-// Twenty nodes whose clocks are up to three seconds apart, sixty slots of a second: sixty runs.
-func TestEachSlotIsRunOnceWhateverTheClocksSay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const nodes, ticks = 20, 60
-		store := memory.New()
-		var mu sync.Mutex
-		runs := make(map[time.Time]int)
-		first := time.Now().Add(time.Minute)
-		var wg sync.WaitGroup
-		for i := range nodes {
-			wg.Go(func() {
-				ahead := rand.N(3 * time.Second) // of the true time
-				s := nodeOf(t, store, fmt.Sprint("node-", i))
-				for tick := range ticks {
-					slot := first.Add(time.Duration(tick) * time.Second)
-					time.Sleep(time.Until(slot) - ahead + rand.N(5*time.Millisecond))
-					_, err := s.Run(t.Context(), schedule.Task{Name: name, AtMostFor: time.Minute, Slot: slot}, func(ctx context.Context) error {
-						mine, ok := schedule.SlotOf(ctx)
-						mu.Lock()
-						runs[mine]++
-						mu.Unlock()
-						if !ok || !mine.Equal(slot) {
-							t.Errorf("slot %v, want %v", mine, slot)
-						}
-						time.Sleep(5 * time.Millisecond)
-						return nil
-					})
-					if err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		total := 0
-		for slot, n := range runs {
-			total += n
-			if n != 1 {
-				t.Errorf("slot %v was run %d times", slot.Sub(first), n)
-			}
-		}
-		if total != ticks || len(runs) != ticks {
-			t.Errorf("%d runs of %d slots, want %d", total, len(runs), ticks)
-		}
-	})
-}
 
 // slotRuns is a function that records its slots.
 type slotRuns struct {
