@@ -20,7 +20,8 @@ type story struct {
 	nodes   int
 	runs    []run    // in the order in which they were begun
 	answers []report // in no order
-	killed  []string // the nodes that were
+	killed  string   // the node that was
+	cut     int      // the tick that it was killed in
 }
 
 func (s *story) tickOf(r run) int { return int(r.Slot.Sub(s.first).Round(interval) / interval) }
@@ -55,7 +56,7 @@ func (s *story) check() error {
 	}
 	begun, finished := make(map[int]int), make(map[int]int)
 	for i, r := range s.runs {
-		tick, cut := s.tickOf(r), slices.Contains(s.killed, r.Node) && r.Ended.IsZero()
+		tick, cut := s.tickOf(r), r.Node == s.killed && r.Ended.IsZero()
 		begun[tick]++
 		if r.Ended.IsZero() && !cut {
 			wrong("tick %d was not run to its end by %s", tick, r.Node)
@@ -91,7 +92,7 @@ func (s *story) check() error {
 			wrong("the slot of tick %d was run %d times", tick, n)
 		}
 	}
-	if len(s.killed) == 0 {
+	if s.killed == "" {
 		for _, tick := range s.inTime() {
 			if begun[tick] != 1 || finished[tick] != 1 {
 				wrong("tick %d was run %d times, though no node was late", tick, begun[tick])
@@ -102,7 +103,7 @@ func (s *story) check() error {
 	wanted := map[schedule.CatchUp][2]int{schedule.CatchUpOnce: {2, 1}, schedule.CatchUpSkip: {1, 0}}[s.task.CatchUp]
 	for tick, n := range begun {
 		want := [2]int{1, 1}
-		if tick == s.task.HangAt {
+		if tick == s.cut {
 			want = wanted
 		}
 		if got := [2]int{n, finished[tick]}; got != want {
@@ -115,7 +116,7 @@ func (s *story) check() error {
 // recovered reports whether a slot after the one that was cut short was run.
 func (s *story) recovered() bool {
 	return slices.ContainsFunc(s.answers, func(a report) bool {
-		return len(s.killed) > 0 && a.Outcome == schedule.OutcomeRan && a.Tick > s.task.HangAt
+		return s.killed != "" && a.Outcome == schedule.OutcomeRan && a.Tick > s.cut
 	})
 }
 
@@ -136,33 +137,33 @@ func TestCheckFindsBrokenPromises(t *testing.T) {
 		r.Slot = at(tick, 0)
 		return r
 	}
-	atLeast := task{AtMostFor: 2 * time.Second, AtLeastFor: interval / 2, HangAt: -1}
-	slots := task{AtMostFor: 2 * time.Second, Slots: true, HangAt: -1}
+	atLeast := task{AtMostFor: 2 * time.Second, AtLeastFor: interval / 2}
+	slots := task{AtMostFor: 2 * time.Second, Slots: true}
 	once, skip := slots, slots
-	once.HangAt, skip.HangAt, skip.CatchUp = 0, 0, schedule.CatchUpSkip
+	skip.CatchUp = schedule.CatchUpSkip
 	for _, tc := range []struct {
 		name   string
 		task   task
 		runs   []run
-		killed []string
+		killed string
 		sound  bool
 	}{
-		{"one run a tick", atLeast, []run{ran("a", 1, 0, -300), ran("b", 2, 1, 0)}, nil, true},
-		{"two runs in a tick", atLeast, []run{ran("a", 1, 0, -300), ran("b", 2, 0, 0), ran("b", 3, 1, 0)}, nil, false},
-		{"two far enough apart, with nobody late", atLeast, []run{ran("a", 1, 0, -300), ran("b", 2, 0, 220), ran("b", 3, 1, 0)}, nil, false},
-		{"no run in a tick", atLeast, []run{ran("a", 1, 0, 0)}, nil, false},
-		{"two at once", slots, []run{ran("a", 1, 0, 0), ran("b", 2, 0, 3), ran("a", 3, 1, 0)}, nil, false},
-		{"a token that falls", slots, []run{ran("a", 2, 0, 0), ran("b", 1, 1, 0)}, nil, false},
-		{"one run a slot", slots, []run{ran("a", 1, 0, 0), ran("b", 2, 1, 0)}, nil, true},
-		{"a slot twice", slots, []run{ran("a", 1, 0, 0), ran("b", 2, 0, 300), ran("a", 3, 1, 0)}, nil, false},
-		{"a slot with no end", slots, []run{cut(ran("a", 1, 0, 0)), ran("b", 2, 1, 0)}, nil, false},
-		{"caught up", once, []run{cut(ran("a", 1, 0, 0)), late(ran("b", 2, 3, 0), 0), ran("b", 2, 3, 10)}, []string{"a"}, true},
-		{"caught up beside the next", once, []run{cut(ran("a", 1, 0, 0)), late(ran("b", 2, 3, 0), 0), ran("b", 2, 3, 2)}, []string{"a"}, false},
-		{"caught up too soon", once, []run{cut(ran("a", 1, 0, 0)), late(ran("b", 2, 1, 0), 0), ran("b", 2, 1, 10)}, []string{"a"}, false},
-		{"caught up twice", once, []run{cut(ran("a", 1, 0, 0)), late(ran("b", 2, 3, 0), 0), late(ran("c", 3, 4, 0), 0)}, []string{"a"}, false},
-		{"not caught up", once, []run{cut(ran("a", 1, 0, 0)), ran("b", 2, 3, 0)}, []string{"a"}, false},
-		{"skipped", skip, []run{cut(ran("a", 1, 0, 0)), ran("b", 2, 3, 0)}, []string{"a"}, true},
-		{"not skipped", skip, []run{cut(ran("a", 1, 0, 0)), late(ran("b", 2, 3, 0), 0), ran("b", 2, 3, 10)}, []string{"a"}, false},
+		{"one run a tick", atLeast, []run{ran("a", 1, 0, -300), ran("b", 2, 1, 0)}, "", true},
+		{"two runs in a tick", atLeast, []run{ran("a", 1, 0, -300), ran("b", 2, 0, 0), ran("b", 3, 1, 0)}, "", false},
+		{"two far enough apart, with nobody late", atLeast, []run{ran("a", 1, 0, -300), ran("b", 2, 0, 220), ran("b", 3, 1, 0)}, "", false},
+		{"no run in a tick", atLeast, []run{ran("a", 1, 0, 0)}, "", false},
+		{"two at once", slots, []run{ran("a", 1, 0, 0), ran("b", 2, 0, 3), ran("a", 3, 1, 0)}, "", false},
+		{"a token that falls", slots, []run{ran("a", 2, 0, 0), ran("b", 1, 1, 0)}, "", false},
+		{"one run a slot", slots, []run{ran("a", 1, 0, 0), ran("b", 2, 1, 0)}, "", true},
+		{"a slot twice", slots, []run{ran("a", 1, 0, 0), ran("b", 2, 0, 300), ran("a", 3, 1, 0)}, "", false},
+		{"a slot with no end", slots, []run{cut(ran("a", 1, 0, 0)), ran("b", 2, 1, 0)}, "", false},
+		{"caught up", once, []run{cut(ran("a", 1, 0, 0)), late(ran("b", 2, 3, 0), 0), ran("b", 2, 3, 10)}, "a", true},
+		{"caught up beside the next", once, []run{cut(ran("a", 1, 0, 0)), late(ran("b", 2, 3, 0), 0), ran("b", 2, 3, 2)}, "a", false},
+		{"caught up too soon", once, []run{cut(ran("a", 1, 0, 0)), late(ran("b", 2, 1, 0), 0), ran("b", 2, 1, 10)}, "a", false},
+		{"caught up twice", once, []run{cut(ran("a", 1, 0, 0)), late(ran("b", 2, 3, 0), 0), late(ran("c", 3, 4, 0), 0)}, "a", false},
+		{"not caught up", once, []run{cut(ran("a", 1, 0, 0)), ran("b", 2, 3, 0)}, "a", false},
+		{"skipped", skip, []run{cut(ran("a", 1, 0, 0)), ran("b", 2, 3, 0)}, "a", true},
+		{"not skipped", skip, []run{cut(ran("a", 1, 0, 0)), late(ran("b", 2, 3, 0), 0), ran("b", 2, 3, 10)}, "a", false},
 	} {
 		s := &story{task: tc.task, first: first, nodes: 1, runs: tc.runs, killed: tc.killed}
 		for tick := range 2 {

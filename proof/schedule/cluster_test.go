@@ -101,6 +101,9 @@ func (c *cluster) until(enough func(*story) bool) {
 	c.t.Helper()
 	for r := range c.reports {
 		c.hear(r)
+		if r.Tick > 2*tooSlow*wanted(c.t) {
+			c.t.Fatalf("not enough is known after tick %d", r.Tick)
+		}
 		if !slices.ContainsFunc(c.stories, func(s *story) bool { return !enough(s) }) {
 			return
 		}
@@ -122,7 +125,7 @@ func (c *cluster) hear(r report) {
 		if err := p.cmd.Process.Kill(); err != nil {
 			c.t.Fatal(err)
 		}
-		s.killed = append(s.killed, r.Node)
+		s.killed, s.cut = r.Node, r.Tick
 	}
 }
 
@@ -142,7 +145,7 @@ func (c *cluster) end() {
 	}
 	for id, p := range c.processes {
 		err := p.cmd.Wait()
-		killed := slices.ContainsFunc(c.stories, func(s *story) bool { return slices.Contains(s.killed, id) })
+		killed := slices.ContainsFunc(c.stories, func(s *story) bool { return s.killed == id })
 		if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !(exited && killed) {
 			c.t.Errorf("%s: %v", id, err)
 		}
@@ -159,8 +162,12 @@ func (c *cluster) check(s *story) {
 	if err := s.check(); err != nil {
 		c.t.Errorf("%s: %v", s.task.Name, err)
 		for _, r := range s.runs {
-			c.t.Logf("%s: tick %d on %s: token %d, acquired %v, started %v, ended %v", s.task.Name, s.tickOf(r), r.Node, r.Token,
-				r.Acquired.Sub(s.first), r.Started.Sub(s.first), r.Ended.Sub(s.first))
+			ended := "not ended"
+			if !r.Ended.IsZero() {
+				ended = fmt.Sprint("ended ", r.Ended.Sub(s.first))
+			}
+			c.t.Logf("%s: tick %d on %s: token %d, acquired %v, started %v, %s", s.task.Name, s.tickOf(r), r.Node, r.Token,
+				r.Acquired.Sub(s.first), r.Started.Sub(s.first), ended)
 		}
 	}
 }

@@ -27,8 +27,8 @@ type run struct {
 
 // runLog is where the nodes write down their runs.
 type runLog interface {
-	// begin adds a run, and tells if its slot has one already.
-	begin(ctx context.Context, r run) (again bool, err error)
+	// begin adds a run, and returns how many of the task's were begun before.
+	begin(ctx context.Context, r run) (before int, err error)
 	end(ctx context.Context, r run) error
 	// runs returns the runs of a task in the order in which they were begun.
 	runs(ctx context.Context, task string) ([]run, error)
@@ -60,12 +60,12 @@ const createRuns = `CREATE TABLE runs (
 	task text, slot timestamptz, node text, token bigint, acquired timestamptz,
 	started timestamptz DEFAULT clock_timestamp(), ended timestamptz)`
 
-func (t table) begin(ctx context.Context, r run) (again bool, err error) {
+func (t table) begin(ctx context.Context, r run) (before int, err error) {
 	err = t.db.QueryRowContext(ctx, `
 		INSERT INTO runs (task, slot, node, token, acquired) VALUES ($1, $2, $3, $4, $5)
-		RETURNING EXISTS (SELECT FROM runs WHERE task = $1 AND slot = $2)`,
-		r.Task, r.Slot, r.Node, int64(r.Token), r.Acquired).Scan(&again)
-	return again, err
+		RETURNING (SELECT count(*) FROM runs WHERE task = $1)`,
+		r.Task, r.Slot, r.Node, int64(r.Token), r.Acquired).Scan(&before)
+	return before, err
 }
 
 func (t table) end(ctx context.Context, r run) error {
@@ -105,7 +105,7 @@ type list struct {
 	key    string
 }
 
-// note adds a line to the list, with the server's time. Its result says how often the slot was begun before.
+// note adds a line to the list, with the server's time. Its result says how many runs of the task were begun before.
 const note = `
 	local now = redis.call('TIME')
 	redis.call('RPUSH', KEYS[1], string.format('%s,%d', ARGV[1], now[1] * 1000000 + now[2]))
@@ -113,13 +113,11 @@ const note = `
 
 func (l list) note(ctx context.Context, word string, r run, begun int) (before int, err error) {
 	line := fmt.Sprintf("%s,%s,%d,%s,%d,%d", word, r.Task, r.Slot.UnixMicro(), r.Node, r.Token, r.Acquired.UnixMicro())
-	slot := fmt.Sprintf("%s,%d", r.Task, r.Slot.UnixMicro())
-	return l.client.Eval(ctx, note, []string{l.key, l.key + ":slots"}, line, slot, begun).Int()
+	return l.client.Eval(ctx, note, []string{l.key, l.key + ":begun"}, line, r.Task, begun).Int()
 }
 
-func (l list) begin(ctx context.Context, r run) (again bool, err error) {
-	before, err := l.note(ctx, "begun", r, 1)
-	return before > 0, err
+func (l list) begin(ctx context.Context, r run) (before int, err error) {
+	return l.note(ctx, "begun", r, 1)
 }
 
 func (l list) end(ctx context.Context, r run) error {

@@ -32,7 +32,7 @@ type task struct {
 	AtMostFor, AtLeastFor time.Duration
 	Slots                 bool // each tick is a Slot
 	CatchUp               schedule.CatchUp
-	HangAt                int // the tick whose first run never returns; negative: none
+	Hangs                 bool // the second run never returns
 }
 
 // settings are what a process is told to be.
@@ -167,12 +167,12 @@ func (n *node) run(ctx context.Context, t task, tick int, due time.Time) error {
 		Task: t.Name, Slot: mine, Node: n.ID, Token: token.FencingToken(),
 		Acquired: token.ExpiresAt().Add(-t.AtMostFor), // by the store's clock
 	}
-	again, err := n.log.begin(ctx, r)
+	before, err := n.log.begin(ctx, r)
 	if err != nil {
 		return err
 	}
-	if t.HangAt >= 0 && !again && mine.Equal(n.first.Add(time.Duration(t.HangAt)*interval)) {
-		n.say(report{Kind: "hangs", Task: t.Name, Tick: t.HangAt})
+	if t.Hangs && before == 1 {
+		n.say(report{Kind: "hangs", Task: t.Name, Tick: tick})
 		<-n.stop // which it does not live to see
 		return errors.New("nobody killed this node")
 	}

@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"math"
 	"os"
@@ -53,7 +54,7 @@ var stores = map[string]func(t *testing.T) (address string){
 		}
 		return dsn
 	},
-	"Redis": func(t *testing.T) string { return redistest.Addr(t) + " " + t.Name() },
+	"Redis": func(t *testing.T) string { return redistest.Addr(t) + " " + rand.Text() }, // with a prefix
 }
 
 // One run a tick, with AtLeastFor and with a Slot, by the same three processes.
@@ -64,8 +65,8 @@ func TestOneRunATick(t *testing.T) {
 			t.Parallel()
 			want := wanted(t)
 			c := start(t, store, address(t), []task{
-				{Name: "with AtLeastFor", AtMostFor: 10 * time.Second, AtLeastFor: interval / 2, HangAt: -1},
-				{Name: "with a Slot", AtMostFor: 10 * time.Second, Slots: true, HangAt: -1},
+				{Name: "with AtLeastFor", AtMostFor: 10 * time.Second, AtLeastFor: interval / 2},
+				{Name: "with a Slot", AtMostFor: 10 * time.Second, Slots: true},
 			})
 			c.until(func(s *story) bool {
 				return len(s.inTime()) >= want || s.ticks() > tooSlow*want
@@ -94,7 +95,7 @@ func TestKilledNode(t *testing.T) {
 				for round := range rounds {
 					t.Run(fmt.Sprint(round), func(t *testing.T) {
 						c := start(t, store, address(t), []task{
-							{Name: "cut short", AtMostFor: 2 * time.Second, Slots: true, CatchUp: catchUp, HangAt: 1},
+							{Name: "cut short", AtMostFor: 2 * time.Second, Slots: true, CatchUp: catchUp, Hangs: true},
 						})
 						c.until((*story).recovered)
 						c.end()
