@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/ident"
 	"github.com/aetomala/worklease/internal/pause"
 )
 
@@ -159,13 +160,44 @@ func (q *queue) lookedAfter(asked *time.Time) bool {
 
 // Watch is for those who pause between attempts of their own. pause waits for d, or until workID may have
 // become free, which is told to one of those on this Lease; if ctx ends first it returns ctx.Err(). stop,
-// which is called once, ends it. It is no method of Lease: packages leader and pool ask for it.
+// which is called once, ends it. Both are nil if the store tells nobody. It is no method of Lease: packages
+// leader and pool ask for it.
 func (l *lease) Watch(workID string) (pause func(ctx context.Context, d time.Duration) error, stop func()) {
+	if l.waiting.waker == nil {
+		return nil, nil
+	}
 	q := l.waiting.join(workID, false)
 	return func(ctx context.Context, d time.Duration) error {
 		_, err := q.sleep(ctx, d)
 		return err
 	}, func() { q.leave(false) }
+}
+
+// Free returns those of workIDs for which an Acquire is worth trying, as [backend.Looker] does, with one call for
+// every 10,000. What Acquire would refuse for what it consists of, without asking the store, is among them: it
+// says what is wrong. On a store that cannot tell it fails with [errors.ErrUnsupported]. It is no method of
+// Lease: package pool asks for it.
+func (l *lease) Free(ctx context.Context, workIDs []string) ([]string, error) {
+	if l.waiting.looker == nil {
+		return nil, errors.ErrUnsupported
+	}
+	var free []string
+	askable := make([]string, 0, len(workIDs))
+	for _, id := range workIDs {
+		if ident.Check(id) == nil {
+			askable = append(askable, id)
+		} else {
+			free = append(free, id)
+		}
+	}
+	for ids := range slices.Chunk(askable, maxLook) {
+		found, err := l.waiting.ask(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		free = append(free, found...)
+	}
+	return free, nil
 }
 
 // looks are those of the time in which somebody waits. A timer makes them, one after the other.
@@ -195,7 +227,7 @@ func (s *looks) look() {
 	interval := lookInterval
 	for ids := range slices.Chunk(s.waiting.sought(), maxLook) {
 		began := time.Now()
-		free, err := s.ask(ids)
+		free, err := s.waiting.ask(s.ctx, ids)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return // a wrapper of a store that is no Looker; the next who waits alone asks again
 		}
@@ -212,11 +244,12 @@ func (s *looks) look() {
 	}
 }
 
-func (s *looks) ask(ids []string) (free []string, err error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.waiting.lease.ttl)
+// ask looks for up to maxLook work IDs.
+func (w *waiting) ask(ctx context.Context, ids []string) (free []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.lease.ttl)
 	defer cancel()
 	defer survive(&err, func(error) {})()
-	free, err = s.waiting.looker.Free(ctx, ids)
+	free, err = w.looker.Free(ctx, ids)
 	return free, err
 }
 

@@ -34,24 +34,6 @@ func (s *wakeStore) Wake(workID string) (<-chan struct{}, func()) {
 	}
 }
 
-// lookStore tells which of many work IDs are free. OnFree may take the place of that.
-type lookStore struct {
-	*faulty.Store
-	OnFree func(ctx context.Context, workIDs []string) ([]string, error)
-
-	looks atomic.Int64
-	most  atomic.Int64 // work IDs in one look
-}
-
-func (s *lookStore) Free(ctx context.Context, workIDs []string) ([]string, error) {
-	s.looks.Add(1)
-	s.most.Store(max(s.most.Load(), int64(len(workIDs))))
-	if s.OnFree != nil {
-		return s.OnFree(ctx, workIDs)
-	}
-	return s.Backend.(backend.Looker).Free(ctx, workIDs)
-}
-
 // heldFor makes another holder have workID for d.
 func heldFor(t *testing.T, s *faulty.Store, workID string, d time.Duration) backend.LeaseRecord {
 	t.Helper()
@@ -239,7 +221,7 @@ func TestLostWakeUpCostsAPoll(t *testing.T) {
 func TestWaitersShareOneLook(t *testing.T) {
 	const ids, held = 50, 30 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		s := &lookStore{Store: newStore()}
+		s := &faulty.Looking{Store: newStore()}
 		lease := newLease(t, s, "a", time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -266,8 +248,8 @@ func TestWaitersShareOneLook(t *testing.T) {
 		if n := s.Acquires.Load(); n != 2*ids {
 			t.Errorf("%d attempts on leases that are held, want that before each wait", n)
 		}
-		if n := s.looks.Load(); n < 249 || n > 300 || s.most.Load() != ids {
-			t.Errorf("%d looks in %v, at up to %d", n, held, s.most.Load())
+		if n := s.Looks.Load(); n < 249 || n > 300 || s.Most.Load() != ids {
+			t.Errorf("%d looks in %v, at up to %d", n, held, s.Most.Load())
 		}
 		time.Sleep(time.Minute)
 		if had.Load() != ids || s.Acquires.Load() != 3*ids {
@@ -275,10 +257,10 @@ func TestWaitersShareOneLook(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		n := s.looks.Load()
+		n := s.Looks.Load()
 		time.Sleep(time.Minute)
-		if ended.Load() != ids || s.looks.Load() != n {
-			t.Errorf("%d waits ended, and then there were %d looks", ended.Load(), s.looks.Load()-n)
+		if ended.Load() != ids || s.Looks.Load() != n {
+			t.Errorf("%d waits ended, and then there were %d looks", ended.Load(), s.Looks.Load()-n)
 		}
 	})
 }
@@ -298,7 +280,7 @@ func TestLooksThatFailCostAPoll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &lookStore{Store: newStore(), OnFree: tc.free}
+				s := &faulty.Looking{Store: newStore(), OnFree: tc.free}
 				heldFor(t, s.Store, "w", time.Second)
 				start := time.Now()
 				_, err := newLease(t, s, "a", time.Minute).Acquire(t.Context(), "w", worklease.WithWaitForLease())
@@ -306,7 +288,7 @@ func TestLooksThatFailCostAPoll(t *testing.T) {
 				if took := time.Since(start); took < 2*time.Second || took > 2400*time.Millisecond {
 					t.Errorf("acquired after %v, want a poll", took)
 				}
-				if n := s.looks.Load(); n > tc.most {
+				if n := s.Looks.Load(); n > tc.most {
 					t.Errorf("%d looks", n)
 				}
 			})
@@ -317,7 +299,7 @@ func TestLooksThatFailCostAPoll(t *testing.T) {
 func TestPollIntervalBelowThatOfTheLooksIsKept(t *testing.T) {
 	for range 50 { // looks and polls fall differently each time
 		synctest.Test(t, func(t *testing.T) {
-			s := &lookStore{Store: newStore()}
+			s := &faulty.Looking{Store: newStore()}
 			heldFor(t, s.Store, "w", time.Second)
 			start := time.Now()
 			_, err := newLease(t, s, "a", time.Minute).Acquire(t.Context(), "w", worklease.WithWaitForLease(), worklease.WithPollInterval(10*time.Millisecond))

@@ -35,7 +35,7 @@ func Run(ctx context.Context, lease worklease.Lease, workID string, cfg Config, 
 		cfg.BackoffInterval = defaultBackoffInterval
 	}
 	defer cfg.Health.rest()
-	idle, stop := pause.Watch(lease, workID)
+	idle, stop, _ := pause.Watch(lease, workID)
 	defer stop()
 	for {
 		t := &term{ctx: ctx, cfg: cfg, fn: fn}

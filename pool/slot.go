@@ -65,7 +65,7 @@ func (p *Pool) runSlots(ctx context.Context) error {
 
 // run reports whether the slot died.
 func (s *slot) run(ctx context.Context) (dead bool) {
-	idle, stop := pause.Watch(s.pool.tenure.Lease, s.workID)
+	idle, stop, _ := pause.Watch(s.pool.tenure.Lease, s.workID)
 	defer stop()
 	wait, sleep := s.pacing.first, pause.Sleep
 	for sleep(ctx, wait) == nil {

@@ -95,3 +95,22 @@ func (s *Combining) CheckpointRelease(ctx context.Context, record backend.LeaseR
 	}
 	return s.Backend.(backend.CheckpointReleaser).CheckpointRelease(ctx, record, state, mode)
 }
+
+// Looking is a Store that also tells which of many work IDs are free.
+type Looking struct {
+	*Store
+	OnFree func(ctx context.Context, workIDs []string) ([]string, error)
+
+	Looks atomic.Int64
+	Most  atomic.Int64 // work IDs in one look
+}
+
+// Free implements [backend.Looker].
+func (s *Looking) Free(ctx context.Context, workIDs []string) ([]string, error) {
+	s.Looks.Add(1)
+	s.Most.Store(max(s.Most.Load(), int64(len(workIDs))))
+	if s.OnFree != nil {
+		return s.OnFree(ctx, workIDs)
+	}
+	return s.Backend.(backend.Looker).Free(ctx, workIDs)
+}

@@ -40,13 +40,28 @@ func Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // Watch returns a Sleep that also ends when workID may have become free, where lease knows how to tell, as
-// that of the root package does; otherwise it is Sleep. stop ends what makes the difference.
-func Watch(lease any, workID string) (sleep func(ctx context.Context, d time.Duration) error, stop func()) {
-	w, ok := lease.(interface {
+// that of the root package does on some stores; otherwise it is Sleep, and told is false. stop ends what
+// makes the difference.
+func Watch(lease any, workID string) (sleep func(ctx context.Context, d time.Duration) error, stop func(), told bool) {
+	if w, ok := lease.(interface {
 		Watch(workID string) (pause func(ctx context.Context, d time.Duration) error, stop func())
+	}); ok {
+		if sleep, stop = w.Watch(workID); sleep != nil {
+			return sleep, stop, true
+		}
+	}
+	return Sleep, func() {}, false
+}
+
+// Looks returns how to ask which of many work IDs it is worth trying to acquire, where lease knows how, as
+// that of the root package does. It is nil otherwise. Whether the store can tell is known when it is
+// called: if not, it fails with [errors.ErrUnsupported].
+func Looks(lease any) (free func(ctx context.Context, workIDs []string) ([]string, error)) {
+	l, ok := lease.(interface {
+		Free(ctx context.Context, workIDs []string) ([]string, error)
 	})
 	if !ok {
-		return Sleep, func() {}
+		return nil
 	}
-	return w.Watch(workID)
+	return l.Free
 }
