@@ -40,9 +40,13 @@ type Config struct {
 
 	// IdleInterval is how long a slot waits before it asks again for a lease that is held elsewhere: this
 	// long, and up to 20 % more. When another process stops in good order, its work IDs are taken over
-	// within that time, or at once on a store that tells of it. The slots of a pool share it out among them, so that their attempts come evenly
-	// spread: with 1,000 idle slots and the default of 1 s the store sees one about every millisecond. The
-	// first attempts come soon whatever the interval, at most 2 ms apart. Zero and less mean 1 s.
+	// within that time, or at once on a store that tells of it.
+	//
+	// Where the store can say which of many work IDs are free, all idle slots of a pool cost it one read in each
+	// interval, or one for every 10,000. Elsewhere they share the interval out among them, so that their
+	// attempts come evenly spread: with 1,000 idle slots and the default of 1 s the store sees one about
+	// every millisecond. What is free at the start is begun soon whatever the interval: those attempts are at
+	// most 2 ms apart. Zero and less mean 1 s.
 	IdleInterval time.Duration
 	// RerunInterval is how long a slot waits after a success, plus up to 20 %. The lease is released
 	// meanwhile, and whoever asks first has it. Zero and less mean 1 s.

@@ -16,7 +16,7 @@ const (
 	roundsToPhase = 6
 )
 
-// pacing says when an idle slot makes its attempts. The slots of a pool repeat theirs with a common period
+// pacing says when an idle slot makes its attempts, if no look tells what is free. The slots of a pool repeat theirs with a common period
 // of 1.1 idle intervals, the middle of what a wait may last, and each has its own place in it: so they are
 // spread evenly, which waits drawn at random take dozens of rounds to become. Slots that got out of
 // their places together, by losing their leases all at once, say, drift back in equal steps rather than as
@@ -64,6 +64,16 @@ func (p *pacing) wait(now time.Time) time.Duration {
 	}
 	p.rounds = max(p.rounds-1, 1)
 	return min(max(period-late, p.idle), p.idle+p.idle/5)
+}
+
+// until returns how long it is from now to the slot's place, less than a period.
+func (p *pacing) until(now time.Time) time.Duration {
+	period := period(p.idle)
+	d := (p.phase - now.Sub(p.start)) % period
+	if d < 0 {
+		d += period
+	}
+	return d
 }
 
 // displaced says that the slot did something other than be idle.

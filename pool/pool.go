@@ -23,6 +23,22 @@
 // PermanentError: nobody else may have had the lease. An ErrRetire that could not be recorded is the error
 // of the call that failed. Only what Acquire says counts as held elsewhere, and only what happens after it
 // as fenced.
+//
+// A slot is idle from the start, and again when the lease is held elsewhere. On a store that tells which of
+// many work IDs are free, as PostgreSQL, Redis and memory do, idle slots make no attempts. The pool looks for
+// all of them in one read, as Run begins and once in each IdleInterval, and what that finds decides:
+//
+//	the look says       then the idle slot
+//	free                tries, soon and at the latest 1.2 IdleIntervals after the release; no sooner than an
+//	                    IdleInterval after it was refused
+//	held                stays idle
+//	nothing: it failed  tries by itself, in each IdleInterval plus up to 20 %, until a look succeeds
+//
+// The slots that try do so one after the other, in random order and up to 2 ms apart. One that is refused after
+// all, since another process was quicker, is idle again. A look that fails, or has no answer after 2 s, is
+// no event: what is wrong with the store is told by the attempts that follow. On a store that cannot tell, and
+// through a Lease that embeds another, every idle slot tries by itself, as after a look that failed. A
+// store that tells at once what becomes free has its idle slots try at once, besides.
 package pool
 
 import (

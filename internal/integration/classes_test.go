@@ -149,7 +149,8 @@ func TestObserversTellWhatIsWrong(t *testing.T) {
 					row.work(ctx, t, db)
 					return context.Cause(ctx)
 				}
-				lease := newLease(t, store, "a", row.ttl, seen)
+				// Of a store that cannot look, so that what is held is asked for.
+				lease := newLease(t, bare{store}, "a", row.ttl, seen)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				done := make(chan error, 1)

@@ -3,11 +3,11 @@ package integration_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,26 +106,20 @@ func (l *ledger) of(holder string) int {
 	return l.begun[holder]
 }
 
-// refusals counts the attempts for work that another holds.
-type refusals struct {
-	worklease.NoopObserver
-	mu   sync.Mutex
-	byID map[string]int
+// calls counts those of a pool that wants what another has, and nothing else.
+type calls struct {
+	backend.Backend
+	looks, attempts atomic.Int64
 }
 
-func (r *refusals) OnAcquire(_ context.Context, e worklease.AcquireEvent) {
-	if !errors.Is(e.Err, worklease.ErrLeaseHeld) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.byID[e.WorkID]++
+func (c *calls) Free(ctx context.Context, workIDs []string) ([]string, error) {
+	c.looks.Add(1)
+	return c.Backend.(backend.Looker).Free(ctx, workIDs)
 }
 
-func (r *refusals) ids() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.byID)
+func (c *calls) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+	c.attempts.Add(1)
+	return c.Backend.Acquire(ctx, workID, holderID, ttl)
 }
 
 // The first of two pools takes everything and the second gets nothing, until the first stops: then the
@@ -139,9 +133,10 @@ func TestPoolOfManyIDsIsFollowedByAnother(t *testing.T) {
 		workIDs[i] = fmt.Sprintf("work-%03d", i)
 	}
 	books := &ledger{running: make(map[string]string), written: make(map[string]int), begun: make(map[string]int)}
-	start := func(holder, driver string, observer worklease.LeaseObserver) (p *pool.Pool, stop func()) {
+	start := func(holder, driver string) (p *pool.Pool, made *calls, stop func()) {
 		store, _ := open(t, driver, dsn, conns)
-		lease := newLease(t, store, holder, longTTL, observer)
+		made = &calls{Backend: store}
+		lease := newLease(t, made, holder, longTTL, nil)
 		p, err := pool.New(lease, pool.Config{
 			WorkIDs: workIDs, IdleInterval: idle, CleanupTimeout: time.Minute,
 		}, books.work(t, holder, lease))
@@ -151,7 +146,7 @@ func TestPoolOfManyIDsIsFollowedByAnother(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
-		return p, sync.OnceFunc(func() {
+		return p, made, sync.OnceFunc(func() {
 			cancel()
 			if err := <-done; err != nil {
 				t.Errorf("Run of %s: %v", holder, err)
@@ -165,15 +160,17 @@ func TestPoolOfManyIDsIsFollowedByAnother(t *testing.T) {
 	migrate(t, db)
 
 	began := time.Now()
-	first, stopFirst := start("first", "pgx", nil)
+	first, _, stopFirst := start("first", "pgx")
 	defer stopFirst()
 	await(t, "the first pool to work on everything", hasAll(first))
 	t.Logf("%d of %d slots are active after %v", n, n, time.Since(began).Round(time.Millisecond)) // aim: 3 s
 
-	seen := &refusals{byID: make(map[string]int)}
-	second, stopSecond := start("second", "pq", seen)
+	second, made, stopSecond := start("second", "pq")
 	defer stopSecond()
-	await(t, "the second pool to ask for everything", func() bool { return seen.ids() == n })
+	await(t, "the second pool to look for work three times", func() bool { return made.looks.Load() >= 3 })
+	if tried := made.attempts.Load(); tried != 0 {
+		t.Errorf("nothing is free, and the second pool made %d attempts", tried)
+	}
 	if got := first.ActiveSlots(); !slices.Equal(got, workIDs) || books.of("second") != 0 {
 		t.Errorf("the first has %d of %d slots still, and the second began %d times", len(got), n, books.of("second"))
 	}
@@ -199,5 +196,72 @@ func TestPoolOfManyIDsIsFollowedByAnother(t *testing.T) {
 		if err != nil || string(found.State) != books.last(workID) || found.PrevExit != worklease.ExitAbandoned || found.PrevHolderID != "second" {
 			t.Errorf("%s: found %q, %v by %q, %v, want %q", workID, found.State, found.PrevExit, found.PrevHolderID, err, books.last(workID))
 		}
+	}
+}
+
+// bare has nothing beyond what each store has.
+type bare struct{ backend.Backend }
+
+// What 1,000 work IDs that another has cost a process: one statement in an idle interval, against one for
+// each of them.
+func TestPoolWithNothingFreeCostsOneStatementAnInterval(t *testing.T) {
+	t.Parallel()
+	const n, idle, intervals = 1000, time.Second, 4
+	dsn := pgtest.Schema(t)
+	store, db := open(t, "pgx", dsn, 4)
+	migrate(t, db)
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO worklease_leases (work_id, holder_id, expires_at)
+		SELECT 'work-' || i, 'rival', now() + interval '1 day' FROM generate_series(0, $1::int - 1) AS i`, n); err != nil {
+		t.Fatal(err)
+	}
+	workIDs := make([]string, n)
+	for i := range workIDs {
+		workIDs[i] = fmt.Sprint("work-", i)
+	}
+	for _, row := range []struct {
+		name        string
+		hide        bool
+		least, most float64 // statements in an interval
+	}{
+		// On a busy machine there may be fewer than are due, but never more; the first look is one too many.
+		{"with looks", false, 0.2, 1 + 1/float64(intervals)},
+		{"with attempts", true, 20, n},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			proxy := pgtest.NewProxy(t, dsn)
+			through, db := open(t, "pgx-exec", proxy.DSN(), 4)
+			if err := db.PingContext(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if row.hide {
+				through = bare{through}
+			}
+			p, err := pool.New(newLease(t, through, row.name, longTTL, nil), pool.Config{WorkIDs: workIDs, IdleInterval: idle},
+				func(context.Context, string, worklease.Token, worklease.Checkpoint) ([]byte, error) {
+					t.Error("the function was called")
+					return nil, nil
+				})
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy.ResetTraffic()
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), intervals*idle)
+			defer cancel()
+			if err := p.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			took := float64(time.Since(began)) / float64(idle)
+			sent := proxy.Traffic().Count('E') // Execute
+			each := float64(sent) / took
+			t.Logf("%d statements in %.1f intervals", sent, took)
+			if each < row.least || each > row.most {
+				t.Errorf("%.2f statements in an interval, want %v to %v", each, row.least, row.most)
+			}
+		})
+	}
+	if free, err := store.(backend.Looker).Free(t.Context(), workIDs); err != nil || len(free) > 0 {
+		t.Errorf("%q are free, %v", free, err)
 	}
 }

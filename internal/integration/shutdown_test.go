@@ -162,7 +162,8 @@ func TestPoolEndsInEveryPhase(t *testing.T) {
 
 			seen, drain := &phases{refused: make(chan struct{})}, make(chan struct{})
 			var drained atomic.Bool
-			p, err := pool.New(newLease(t, store, "a", longTTL, &firstRefusal{refused: seen.refused}), pool.Config{
+			// One that cannot look, so that a refusal tells when the slot of "held" is idle.
+			p, err := pool.New(newLease(t, bare{store}, "a", longTTL, &firstRefusal{refused: seen.refused}), pool.Config{
 				WorkIDs:      []string{"acquiring", "drains", "fails", "held", "succeeds", "works"},
 				IdleInterval: never, RerunInterval: never, BackoffInterval: never, CleanupTimeout: time.Minute, Observer: seen,
 			}, func(ctx context.Context, workID string, _ worklease.Token, _ worklease.Checkpoint) ([]byte, error) {

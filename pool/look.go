@@ -1,0 +1,150 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/aetomala/worklease"
+	"github.com/aetomala/worklease/internal/pause"
+)
+
+// lookTimeout is how long a look may take. A store that needs longer is in trouble, and would be more so if
+// every slot asked it, which is what comes then: it is no shorter for a short interval.
+const lookTimeout = 2 * time.Second
+
+// looks tell which work IDs of idle slots are free. The first is made as Run begins, and then one in each
+// idle interval, at a time that is drawn once, lest pools that start together keep step. One that finds
+// no idle slot to look for is left out.
+type looks struct {
+	free     func(ctx context.Context, workIDs []string) ([]string, error) // nil: nobody can tell
+	from     time.Time                                                     // an instant of the regular ones
+	interval time.Duration
+	next     time.Time
+	pends    bool // one is on its way
+	answered bool // the last one was: idle slots rely on the next
+}
+
+// answer is what has come of a look.
+type answer struct {
+	began time.Time
+	free  []string
+	err   error
+}
+
+// errNoAnswer is of a look whose goroutine was ended.
+var errNoAnswer = errors.New("pool: the look did not return")
+
+func newLooks(lease worklease.Lease, start time.Time, interval time.Duration) looks {
+	return looks{
+		free:     pause.Looks(lease),
+		from:     start.Add(-rand.N(interval)),
+		interval: interval,
+		next:     start,
+	}
+}
+
+// pending says that next is when a look is due.
+func (l *looks) pending() bool { return l.free != nil && !l.pends }
+
+func (l *looks) due(now time.Time) bool { return l.pending() && !l.next.After(now) }
+
+// schedule sets next to the first regular instant after now.
+func (l *looks) schedule(now time.Time) {
+	l.next = now.Add(l.interval - now.Sub(l.from)%l.interval)
+}
+
+// look asks for all idle slots, but for those that are about to try.
+func (r *run) look(now time.Time) {
+	var ids []string
+	for _, s := range r.slots {
+		if s.idle && !s.found {
+			ids = append(ids, s.workID)
+		}
+	}
+	if len(ids) == 0 {
+		r.looks.schedule(now)
+		return
+	}
+	r.looks.pends = true
+	free := r.looks.free
+	r.background.Go(func() {
+		a := answer{began: now, err: errNoAnswer}
+		defer func() { r.answers <- a }()
+		ctx, cancel := context.WithTimeout(r.ctx, lookTimeout)
+		defer cancel()
+		a.free, a.err = free(ctx, ids)
+	})
+}
+
+// heed has slots do what a look says. Its error is nobody's to hear of: without an answer every slot makes
+// attempts of its own, and hears what is wrong.
+func (r *run) heed(a answer) {
+	now, relied := time.Now(), r.looks.answered
+	r.looks.pends, r.looks.answered = false, a.err == nil
+	r.looks.schedule(now)
+	if errors.Is(a.err, errors.ErrUnsupported) {
+		r.looks.free = nil
+	}
+	if a.err != nil {
+		r.goAlone(now, relied)
+		return
+	}
+	for _, s := range r.slots {
+		if s.idle && !s.found {
+			r.agenda.remove(s)
+		}
+	}
+	room := period(r.looks.interval)
+	if relied {
+		// What became free after the look before is tried within 1.2 intervals.
+		room = max(r.looks.interval/5-now.Sub(a.began), r.looks.interval/10)
+	}
+	r.tryAll(a.free, now, room)
+}
+
+// tryAll has the slots of free work IDs try within room, one after the other, in random order: processes that
+// look at the same time each get some of the work.
+func (r *run) tryAll(free []string, now time.Time, room time.Duration) {
+	if len(free) == 0 {
+		return
+	}
+	gap := min(room/time.Duration(len(free)), firstGap)
+	for place, i := range rand.Perm(len(free)) {
+		n, ok := slices.BinarySearch(r.pool.cfg.WorkIDs, free[i])
+		if !ok || !r.slots[n].idle || r.slots[n].found {
+			continue
+		}
+		s := r.slots[n]
+		s.found = true
+		r.agenda.put(s, latest(now.Add(time.Duration(place)*gap), s.since.Add(r.looks.interval)))
+	}
+}
+
+// goAlone has idle slots that relied on looks try at times of their own, each in its place. If there has been
+// no look to rely on, these are the first attempts.
+func (r *run) goAlone(now time.Time, relied bool) {
+	for _, s := range r.slots {
+		if !s.idle || s.place > 0 {
+			continue
+		}
+		var wait time.Duration
+		if relied {
+			s.pacing.displaced()
+			wait = s.pacing.until(now)
+		} else {
+			s.pacing.start = now // as if there had been no look to wait for
+			wait = s.pacing.first
+		}
+		r.agenda.put(s, latest(now.Add(wait), s.since.Add(r.looks.interval)))
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
