@@ -32,6 +32,7 @@ func TestTables(t *testing.T) {
 	t.Run("batch", func(t *testing.T) { tableBatch(t, quick, durable) })
 	t.Run("hot", func(t *testing.T) { tableHOT(t, quick) })
 	t.Run("many", func(t *testing.T) { tableMany(t, quick) })
+	t.Run("pool", func(t *testing.T) { tablePool(t, quick) })
 	t.Run("roundtrips", func(t *testing.T) { tableRoundTrips(t, quick) })
 }
 
