@@ -16,6 +16,7 @@ import (
 	"github.com/aetomala/worklease/backend"
 	"github.com/aetomala/worklease/backend/memory"
 	"github.com/aetomala/worklease/backend/postgres"
+	"github.com/aetomala/worklease/backend/redis"
 	"github.com/aetomala/worklease/internal/faulty"
 	"github.com/aetomala/worklease/internal/pgtest"
 )
@@ -46,6 +47,8 @@ func TestStores(t *testing.T) {
 		{"memory", func() backend.Backend { return memory.New() }},
 		{"PostgreSQL by pgx", postgresStore(t, "pgx")},
 		{"PostgreSQL by lib/pq", postgresStore(t, "pq")},
+		{"Redis", redisStore(t)},
+		{"Redis with wake-ups", redisStore(t, redis.WithWakeUps(nil))},
 	}
 	for _, store := range stores {
 		ginkgo.Describe(store.name, func() {
