@@ -3,6 +3,7 @@ package bench
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,7 +15,8 @@ import (
 // clock reads how long the processes that take part have had a processor, which no other process on
 // the machine can stretch. It knows how to on Linux; elsewhere all durations are zero.
 type clock struct {
-	postmaster string // its process ID
+	postmaster string   // its process ID
+	others     []string // those of servers that have no children
 }
 
 func newClock(t *testing.T, s *pgtest.Server) *clock {
@@ -22,14 +24,29 @@ func newClock(t *testing.T, s *pgtest.Server) *clock {
 	if !*tables {
 		return &clock{} // the server may be on another machine
 	}
-	return &clock{scan[string](t, s.Admin(t), `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`)}
+	return &clock{postmaster: scan[string](t, s.Admin(t), `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`)}
+}
+
+// with returns a clock that reads the time of a Redis server too.
+func (c *clock) with(r *redisServer) *clock {
+	if !*tables {
+		return c
+	}
+	return &clock{postmaster: c.postmaster, others: append(slices.Clone(c.others), r.pid)}
 }
 
 // self is the time of this process.
 func (c *clock) self() time.Duration { return onProcessor("self") }
 
-// server is the time of all processes of the server, those that have ended included.
-func (c *clock) server() time.Duration {
+// server is the time of all processes of the servers, those that have ended included.
+func (c *clock) server() (total time.Duration) {
+	for _, pid := range c.others {
+		total += onProcessor(pid)
+	}
+	return total + c.postgres()
+}
+
+func (c *clock) postgres() time.Duration {
 	if c.postmaster == "" {
 		return 0
 	}

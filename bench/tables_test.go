@@ -26,6 +26,11 @@ func TestTables(t *testing.T) {
 	}
 	t.Run("floor", func(t *testing.T) { tableFloor(t, quick, durable) })
 	t.Run("pglock", func(t *testing.T) { tablePglock(t, quick, durable) })
+	t.Run("heartbeat", func(t *testing.T) { tableHeartbeat(t, quick, durable) })
+	t.Run("river", func(t *testing.T) { tableRiver(t, quick, durable) })
+	t.Run("redislock", tableRedislock)
+	t.Run("redisfloor", tableRedisFloor)
+	t.Run("schedule", func(t *testing.T) { tableSchedule(t, quick, durable) })
 	t.Run("wrapping", func(t *testing.T) { tableWrapping(t, quick) })
 	t.Run("contended", func(t *testing.T) { tableContended(t, durable) })
 	t.Run("wal", func(t *testing.T) { tableWAL(t, quick) })
