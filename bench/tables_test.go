@@ -38,6 +38,7 @@ func TestTables(t *testing.T) {
 	t.Run("hot", func(t *testing.T) { tableHOT(t, quick) })
 	t.Run("many", func(t *testing.T) { tableMany(t, quick) })
 	t.Run("pool", func(t *testing.T) { tablePool(t, quick) })
+	t.Run("costs", func(t *testing.T) { tableCosts(t, quick) })
 	t.Run("roundtrips", func(t *testing.T) { tableRoundTrips(t, quick) })
 }
 
