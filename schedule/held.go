@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/aetomala/worklease"
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/tenure"
 )
 
 // held is the lease of a run or of a [Lock]. It is a [worklease.Lease] for that one tenure, whose TTL can
@@ -45,7 +47,7 @@ type renewal struct {
 
 func (s *Scheduler) newHeld(ctx context.Context, task Task) (*held, error) {
 	h := &held{s: s, task: task, slot: task.Slot, outer: heldBy(ctx)}
-	h.store = &store{Backend: s.backend, releaser: s.releaser}
+	h.store = &store{Backend: s.backend, releaser: s.releaser, reader: s.reader, saver: s.saver}
 	lease, err := worklease.New(h.store, worklease.Config{TTL: task.AtMostFor, HolderID: s.cfg.HolderID, Observer: s.observer})
 	if err != nil {
 		return nil, err
@@ -61,6 +63,29 @@ func (h *held) Acquire(ctx context.Context, workID string, opts ...worklease.Acq
 		h.token, h.began = token, time.Now()
 	}
 	return token, err
+}
+
+// AcquireRead takes both steps in one where the lease can: see package tenure.
+func (h *held) AcquireRead(ctx context.Context, workID string, opts ...worklease.AcquireOption) (worklease.Token, worklease.Checkpoint, error) {
+	one, ok := h.Lease.(tenure.AcquireReader)
+	if !ok {
+		return worklease.Token{}, worklease.Checkpoint{}, errors.ErrUnsupported
+	}
+	token, prior, err := one.AcquireRead(ctx, workID, opts...)
+	if err == nil {
+		h.token, h.began = token, time.Now()
+	}
+	return token, prior, err
+}
+
+// CheckpointRelease takes both steps in one where the lease of the moment can.
+func (h *held) CheckpointRelease(ctx context.Context, _ worklease.Token, state []byte, mode worklease.ExitMode) error {
+	lease, token := h.now()
+	one, ok := lease.(tenure.CheckpointReleaser)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return one.CheckpointRelease(ctx, token, state, mode)
 }
 
 // now returns what the calls of this moment are to be made with.

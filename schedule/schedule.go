@@ -67,7 +67,9 @@ type Config struct {
 // Scheduler runs tasks. It is safe for concurrent use, and has nothing to close.
 type Scheduler struct {
 	backend  backend.Backend
-	releaser backend.DelayedReleaser // nil: the store has none
+	releaser backend.DelayedReleaser    // nil: the store has none
+	reader   backend.AcquireReader      // nil: the store has none
+	saver    backend.CheckpointReleaser // nil: the store has none
 	cfg      Config
 	observer *guard
 }
@@ -82,6 +84,8 @@ func New(b backend.Backend, cfg Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{backend: b, cfg: cfg, observer: newGuard(cfg)}
 	s.releaser, _ = backend.As[backend.DelayedReleaser](b)
+	s.reader, _ = backend.As[backend.AcquireReader](b)
+	s.saver, _ = backend.As[backend.CheckpointReleaser](b)
 	return s, nil
 }
 

@@ -16,6 +16,8 @@ import (
 type store struct {
 	backend.Backend
 	releaser backend.DelayedReleaser
+	reader   backend.AcquireReader      // nil: the backend has none
+	saver    backend.CheckpointReleaser // nil: the backend has none
 
 	mu       sync.Mutex
 	freeAt   time.Time             // no Release takes effect before it
@@ -92,12 +94,7 @@ func (s *store) Checkpoint(ctx context.Context, record backend.LeaseRecord, stat
 
 // Release leaves the name taken until it may be free. The exit is recorded at once: nobody need wait.
 func (s *store) Release(ctx context.Context, record backend.LeaseRecord, mode backend.ExitMode) error {
-	s.mu.Lock()
-	delay := time.Until(s.freeAt)
-	if s.freeAt.IsZero() {
-		delay = 0
-	}
-	s.mu.Unlock()
+	delay := s.delay()
 	if delay <= 0 {
 		return s.Backend.Release(ctx, record, mode)
 	}
@@ -106,6 +103,33 @@ func (s *store) Release(ctx context.Context, record backend.LeaseRecord, mode ba
 		return fmt.Errorf("%w: %w", ErrAtLeastForUnsupported, err)
 	}
 	return err
+}
+
+// delay is for how long the name must not be free yet.
+func (s *store) delay() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.freeAt.IsZero() {
+		return 0
+	}
+	return time.Until(s.freeAt)
+}
+
+// AcquireRead implements [backend.AcquireReader] where the backend does.
+func (s *store) AcquireRead(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, backend.Checkpoint, error) {
+	if s.reader == nil {
+		return backend.LeaseRecord{}, backend.Checkpoint{}, errors.ErrUnsupported
+	}
+	return s.reader.AcquireRead(ctx, workID, holderID, ttl)
+}
+
+// CheckpointRelease implements [backend.CheckpointReleaser] where the backend does. It would free the name at once,
+// and so is left to those who can do otherwise while that must not be.
+func (s *store) CheckpointRelease(ctx context.Context, record backend.LeaseRecord, state []byte, mode backend.ExitMode) error {
+	if s.saver == nil || s.delay() > 0 {
+		return errors.ErrUnsupported
+	}
+	return s.saver.CheckpointRelease(ctx, record, state, mode)
 }
 
 // extension is the store of a lease that goes on from another, with another TTL: to acquire it is to renew

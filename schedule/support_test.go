@@ -104,6 +104,16 @@ func (f *faultyStore) ReleaseAfter(ctx context.Context, record backend.LeaseReco
 	return f.Backend.ReleaseAfter(ctx, record, mode, delay)
 }
 
+// AcquireRead is not had: each call is seen.
+func (f *faultyStore) AcquireRead(context.Context, string, string, time.Duration) (backend.LeaseRecord, backend.Checkpoint, error) {
+	return backend.LeaseRecord{}, backend.Checkpoint{}, errors.ErrUnsupported
+}
+
+// CheckpointRelease is not had either.
+func (f *faultyStore) CheckpointRelease(context.Context, backend.LeaseRecord, []byte, backend.ExitMode) error {
+	return errors.ErrUnsupported
+}
+
 // plain is a store without any capability.
 type plain struct{ backend.Backend }
 

@@ -39,14 +39,14 @@ type Config struct {
 	OnLost func(worklease.Token)
 }
 
-// What a Lease may have beyond the interface, as [worklease.New]'s has: two calls in one step. Both fail with
-// [errors.ErrUnsupported] where the store cannot, and the calls are then made one by one. A wrapper that
-// embeds the interface hides them, so that it sees each call.
+// AcquireReader and CheckpointReleaser are what a Lease may have beyond the interface, as [worklease.New]'s has: two
+// calls in one step. Both fail with [errors.ErrUnsupported] where the store cannot, and the calls are then made
+// one by one. A wrapper that embeds the interface hides them, so that it sees each call.
 type (
-	acquireReader interface {
+	AcquireReader interface {
 		AcquireRead(ctx context.Context, workID string, opts ...worklease.AcquireOption) (worklease.Token, worklease.Checkpoint, error)
 	}
-	checkpointReleaser interface {
+	CheckpointReleaser interface {
 		CheckpointRelease(ctx context.Context, token worklease.Token, state []byte, mode worklease.ExitMode) error
 	}
 )
@@ -86,7 +86,7 @@ func Run(ctx context.Context, workID string, cfg Config, work Work) Result {
 
 // begin acquires the lease and reads the checkpoint, in one step if the lease can.
 func begin(ctx context.Context, workID string, cfg Config) (token worklease.Token, prior worklease.Checkpoint, err error) {
-	if one, ok := cfg.Lease.(acquireReader); ok && !cfg.Stateless {
+	if one, ok := cfg.Lease.(AcquireReader); ok && !cfg.Stateless {
 		token, prior, err = one.AcquireRead(ctx, workID, cfg.AcquireOptions...)
 		if !errors.Is(err, errors.ErrUnsupported) {
 			return token, prior, err
@@ -231,7 +231,7 @@ func save(ctx context.Context, token worklease.Token, cfg Config, timeout time.D
 	defer cancel()
 	var inOne bool // written by a call that may outlast this one: to be read only if that has been answered
 	err = within(ctx, "save the final state of", token, func() error {
-		if one, ok := cfg.Lease.(checkpointReleaser); ok {
+		if one, ok := cfg.Lease.(CheckpointReleaser); ok {
 			err := one.CheckpointRelease(ctx, token, state, exit)
 			if !errors.Is(err, errors.ErrUnsupported) {
 				inOne = err == nil
