@@ -22,6 +22,7 @@ var (
 	fleetTTL    = flag.Duration("ttl", 30*time.Second, "TestFleet: their TTL")
 	connections = flag.Int("connections", 4, "TestFleet: connections of each process")
 	hold        = flag.Duration("hold", 2*time.Minute, "TestFleet: for how long the leases are held, once all are there")
+	ramp        = flag.Duration("ramp", 10*time.Minute, "TestFleet: how long it may take to acquire them")
 	look        = flag.Duration("look", 30*time.Second, "TestFleet: time between two rows")
 )
 
@@ -40,34 +41,37 @@ func TestFleet(t *testing.T) {
 	c, f := newClock(t, s), newFixture(t, s, "pgx", 1)
 	tab := table{
 		title: fmt.Sprintf("%d processes with %d leases each", n, each),
-		about: fmt.Sprintf("TTL %v, %d connections each, fsync on, all other settings as PostgreSQL has them. Each row is of about %v. A renewal is late if it is "+
-			"done later than half a TTL after the one before was begun. Processor time as a share of one core, that of the processes together; "+
-			"statements are the transactions of the whole server. Heap is what a process had alive at its last collection.", *fleetTTL, *connections, *look),
-		head: []string{"after", "lost", "renewals a second", "attempts failed", "latest, of the TTL", "statements a second", "WAL a second", "processes", "server",
+		about: fmt.Sprintf("TTL %v, %d connections each, fsync on, all other settings as PostgreSQL has them. Each row is of about %v, the first "+
+			"ones while the leases are acquired. A renewal is late if it is done later than half a TTL after the one before was begun. "+
+			"Processor time as a share of one core, that of the processes together; statements are the transactions of the whole server. "+
+			"Goroutines and heap are those of the process that has most; heap is what was alive at its last collection.",
+			*fleetTTL, *connections, *look),
+		head: []string{"after", "held", "lost", "renewals a second", "attempts failed", "latest, of the TTL", "statements a second", "WAL a second", "processes", "server",
 			"goroutines", "heap"},
 	}
 	all := make([]*process, n)
 	for i := range all {
 		all[i] = startProcess(t, duty{DSN: f.dsn, Name: fmt.Sprintf("p%02d", i), Leases: each, TTL: *fleetTTL, Connections: *connections})
 	}
-	began := time.Now()
-	ask(t, all, false)
 	if *tables {
-		fmt.Printf("%s\n%d leases acquired in %v\n", setting(t, s), n*each, time.Since(began).Round(time.Second))
+		fmt.Print(setting(t, s))
 	}
-	time.Sleep(pick(*fleetTTL/2, 0)) // until each has been renewed
-	ask(t, all, true)
-
-	began = time.Now()
-	m := fleetMeter{t: t, c: c, f: f, all: all}
+	m := fleetMeter{t: t, c: c, f: f, all: all, began: time.Now()}
 	m.start()
-	for rows := pick(max(1, int(*hold / *look)), 1); rows > 0; rows-- {
-		time.Sleep(pick(*look, 0))
-		row, trouble := m.row(time.Since(began))
-		tab.add(row...)
+	row := func(wait time.Duration) (w word) {
+		time.Sleep(wait)
+		w, cells := m.row()
+		tab.add(cells...)
 		if *tables {
-			fmt.Fprintln(os.Stderr, row, trouble) // while one waits
+			fmt.Fprintln(os.Stderr, cells, w.Trouble) // while one waits
 		}
+		return w
+	}
+	for w := row(0); w.Held+w.Lost < n*each && time.Since(m.began) < *ramp; {
+		w = row(pick(*look, time.Millisecond))
+	}
+	for rows := pick(max(1, int(*hold / *look)), 1); rows > 0; rows-- {
+		row(pick(*look, 0))
 	}
 	tab.print(t)
 }
@@ -112,17 +116,15 @@ func startProcess(t *testing.T, d duty) *process {
 	return &process{pid: strconv.Itoa(cmd.Process.Pid), in: in, out: bufio.NewScanner(out)}
 }
 
-// ask returns what the processes say, together; the first word of each comes without being asked for.
-func ask(t *testing.T, all []*process, aloud bool) (sum word) {
+// ask returns what the processes say, together.
+func ask(t *testing.T, all []*process) (sum word) {
 	t.Helper()
 	words, errs := make([]word, len(all)), make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, p := range all {
 		wg.Go(func() {
-			if aloud {
-				if _, errs[i] = io.WriteString(p.in, "\n"); errs[i] != nil {
-					return
-				}
+			if _, errs[i] = io.WriteString(p.in, "\n"); errs[i] != nil {
+				return
 			}
 			if !p.out.Scan() {
 				errs[i] = fmt.Errorf("process %s has ended", p.pid)
@@ -136,6 +138,7 @@ func ask(t *testing.T, all []*process, aloud bool) (sum word) {
 		if errs[i] != nil {
 			t.Fatal(errs[i])
 		}
+		sum.Held += w.Held
 		sum.Lost += w.Lost
 		sum.Made += w.Made
 		sum.Failed += w.Failed
@@ -156,6 +159,7 @@ type fleetMeter struct {
 	f   *fixture
 	all []*process
 
+	began           time.Time
 	at              time.Time
 	statements, wal int64
 	client, server  time.Duration
@@ -174,17 +178,17 @@ func (m *fleetMeter) now() fleetMeter {
 	return n
 }
 
-func (m *fleetMeter) row(after time.Duration) (cells []string, trouble string) {
-	w, n := ask(m.t, m.all, true), m.now()
+func (m *fleetMeter) row() (w word, cells []string) {
+	w, n := ask(m.t, m.all), m.now()
 	seconds := n.at.Sub(m.at).Seconds()
 	rate := func(amount int64) string { return fmt.Sprintf("%.0f", float64(amount)/seconds) }
 	share := func(d time.Duration) string { return fmt.Sprintf("%.0f %%", 100*d.Seconds()/seconds) }
 	cells = []string{
-		after.Round(time.Second).String(), strconv.Itoa(w.Lost), rate(int64(w.Made)), strconv.Itoa(w.Failed),
+		n.at.Sub(n.began).Round(time.Second).String(), strconv.Itoa(w.Held), strconv.Itoa(w.Lost), rate(int64(w.Made)), strconv.Itoa(w.Failed),
 		fmt.Sprintf("%.1f %%", 100*float64(w.Late)/float64(*fleetTTL)),
 		rate(n.statements - m.statements), rate((n.wal-m.wal)/1024) + " KiB", share(n.client - m.client), share(n.server - m.server),
 		strconv.Itoa(w.Goroutines), fmt.Sprintf("%.0f MiB", float64(w.Heap)/(1<<20)),
 	}
 	*m = n
-	return cells, w.Trouble
+	return w, cells
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -43,18 +42,18 @@ type duty struct {
 	Connections int
 }
 
-// word is what a process says: at first when it has its leases, and then when it is asked to.
+// word is what a process says when it is asked to.
 type word struct {
-	Lost       int
+	Held, Lost int
 	Made       int // renewals, since the last word
-	Failed     int // attempts, since the last word
+	Failed     int // attempts to acquire or renew, since the last word
 	Trouble    string
 	Late       time.Duration // of the renewal that was the latest since the last word
 	Goroutines int
 	Heap       uint64 // what was alive at the last collection
 }
 
-// beMember acquires leases, and answers each line that it reads with a word. It ends when there are no more.
+// beMember acquires leases, and meanwhile answers each line that it reads with a word. It ends when there are no more.
 func beMember(task string) error {
 	var d duty
 	if err := json.Unmarshal([]byte(task), &d); err != nil {
@@ -76,57 +75,54 @@ func beMember(task string) error {
 	if err != nil {
 		return err
 	}
-	if err := m.acquire(lease, d); err != nil {
-		return err
+	for c := range d.Connections {
+		go m.acquire(lease, d, c)
 	}
-	out := json.NewEncoder(os.Stdout)
-	for lines := bufio.NewScanner(os.Stdin); ; {
+	out, lines := json.NewEncoder(os.Stdout), bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
 		if err := out.Encode(m.word()); err != nil {
 			return err
 		}
-		if !lines.Scan() {
-			return lines.Err()
-		}
 	}
+	return lines.Err()
 }
 
 // member keeps the books of a process.
 type member struct {
 	worklease.NoopObserver
 	interval time.Duration // in which a renewal is due at the latest
-	held     []context.Context
 
 	mu   sync.Mutex
+	held []context.Context
 	last map[string]time.Time // beginning of the last success
 	sum  word                 // since the last one
 }
 
-func (m *member) acquire(lease worklease.Lease, d duty) error {
-	var (
-		all  sync.WaitGroup
-		errs = make([]error, d.Connections)
-	)
-	m.held = make([]context.Context, d.Leases)
-	for c := range d.Connections {
-		all.Go(func() {
-			for i := c; i < d.Leases && errs[c] == nil; i += d.Connections {
-				var token worklease.Token
-				if token, errs[c] = lease.Acquire(context.Background(), fmt.Sprintf("%s-%06d", d.Name, i)); errs[c] == nil {
-					m.held[i], _ = lease.StartRenewal(context.Background(), token)
-				}
-			}
-		})
+// acquire takes every so-many-th of the leases, each until it has it.
+func (m *member) acquire(lease worklease.Lease, d duty, first int) {
+	ctx := context.Background()
+	for i := first; i < d.Leases; {
+		token, err := lease.Acquire(ctx, fmt.Sprintf("%s-%06d", d.Name, i))
+		if err != nil {
+			time.Sleep(time.Second)
+			continue
+		}
+		renewCtx, _ := lease.StartRenewal(ctx, token)
+		m.mu.Lock()
+		m.held = append(m.held, renewCtx)
+		m.mu.Unlock()
+		i += d.Connections
 	}
-	all.Wait()
-	return errors.Join(errs...)
 }
 
 func (m *member) OnAcquire(_ context.Context, e worklease.AcquireEvent) {
-	if e.Err != nil {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if e.Err != nil {
+		m.sum.Failed++
+		m.sum.Trouble = e.Err.Error()
+		return
+	}
 	m.last[e.WorkID] = time.Now().Add(-e.Duration)
 }
 
@@ -148,15 +144,17 @@ func (m *member) OnRenew(_ context.Context, e worklease.RenewEvent) {
 // word says what has been, and begins anew.
 func (m *member) word() word {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	w := m.sum
 	m.sum = word{}
-	m.mu.Unlock()
 	for _, renewCtx := range m.held {
-		if renewCtx.Err() != nil {
-			w.Lost++
-			if w.Trouble == "" {
-				w.Trouble = context.Cause(renewCtx).Error()
-			}
+		if renewCtx.Err() == nil {
+			w.Held++
+			continue
+		}
+		w.Lost++
+		if w.Trouble == "" {
+			w.Trouble = context.Cause(renewCtx).Error()
 		}
 	}
 	w.Goroutines = runtime.NumGoroutine()
