@@ -75,7 +75,7 @@ api-check: ## Compare the exported surface and the imports with what is agreed
 api: ## Write the exported surface to api/worklease.txt
 	$(GO) test -count=1 -run '^TestAPI$$' ./internal/archtest -update
 
-bench: ## Run the benchmarks of all modules, then measure the PostgreSQL store for SCALE times 3 minutes
+bench: ## Run the benchmarks of all modules, then measure the stores for SCALE times 5 minutes
 	$(call each-module,$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count=$(COUNT) $(TESTFLAGS) ./...)
 	@echo "--- $@: tables"
 	@$(with-postgres) cd bench && $(GO) test -run '^TestTables$$' -count=1 -timeout 0 -args -tables -scale=$(SCALE)

@@ -199,7 +199,7 @@ func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
 	pages := []string{
 		"README.md", "UPGRADING.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md",
-		"docs/architecture.md", "docs/comparison.md", "docs/postgres.md", "docs/production.md", "docs/reliability.md", "docs/adr/README.md", "proof/model/README.md",
+		"docs/architecture.md", "docs/comparison.md", "docs/performance.md", "docs/postgres.md", "docs/production.md", "docs/reliability.md", "docs/adr/README.md", "proof/model/README.md",
 	}
 	records, err := filepath.Glob(filepath.Join(top, "docs/adr/0*.md"))
 	if err != nil || len(records) == 0 {
