@@ -1,12 +1,14 @@
 package redis_test
 
 import (
+	"crypto/rand"
 	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/backend/redis"
 )
 
 // About 50 clients, as redis-benchmark has by default.
@@ -23,15 +25,34 @@ func BenchmarkRenew(b *testing.B) {
 	})
 }
 
+// Half of these calls publish, if asked to: to nobody, and to one who hears.
 func BenchmarkAcquireRelease(b *testing.B) {
-	store, _ := open(b, server(b))
-	var n atomic.Int64
-	parallel(b, func(pb *testing.PB) {
-		workID := strconv.FormatInt(n.Add(1), 10)
-		for pb.Next() {
-			must(b, store.Release(b.Context(), acquire(b, store, workID, "h", time.Hour), backend.ExitFinished))
-		}
-	})
+	for _, row := range []struct {
+		name string
+		opts []redis.Option
+		hear bool
+	}{
+		{"silent", nil, false},
+		{"publishing", []redis.Option{redis.WithWakeUps(nil)}, false},
+		{"heard", []redis.Option{redis.WithWakeUps(nil)}, true},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			store, err := redis.New(server(b), append(row.opts, redis.WithPrefix(rand.Text()))...)
+			must(b, err)
+			if row.hear {
+				woken, stop := store.Wake("another")
+				defer stop()
+				<-woken // it listens
+			}
+			var n atomic.Int64
+			parallel(b, func(pb *testing.PB) {
+				workID := strconv.FormatInt(n.Add(1), 10)
+				for pb.Next() {
+					must(b, store.Release(b.Context(), acquire(b, store, workID, "h", time.Hour), backend.ExitFinished))
+				}
+			})
+		})
+	}
 }
 
 func BenchmarkRenewBatch500(b *testing.B) {
