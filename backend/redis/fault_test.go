@@ -8,6 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/prompt"
 	"github.com/aetomala/worklease/internal/redistest"
 )
 
@@ -101,6 +102,43 @@ func TestCallsReturnWithTheirContext(t *testing.T) {
 		n, err := server(t).Exists(t.Context(), "{"+prefix+"}:l:another").Result()
 		return err == nil && n == 0
 	})
+}
+
+// However many calls hang, each returns with its context, those that come then fail at once, and what lingers is
+// gone when the network is back, also with a client that would wait for an hour and has a connection for each.
+func TestCallsThatHangAreBounded(t *testing.T) {
+	const calls = prompt.MaxStuck + 20
+	proxy := redistest.NewProxy(t, redistest.Addr(t))
+	client := dial(t, &goredis.Options{Addr: proxy.Addr(), ReadTimeout: time.Hour, PoolSize: calls, MinIdleConns: calls})
+	store, _ := open(t, client)
+	mine := acquire(t, store, "w", "h", time.Hour)
+	await(t, "connections", func() bool { return client.PoolStats().IdleConns == calls })
+	proxy.Freeze()
+	ctx, cancel := context.WithCancel(t.Context())
+	answers := make(chan error, calls)
+	for range calls {
+		go func() { answers <- store.Renew(ctx, mine, time.Hour) }()
+	}
+	mustReturn := func() {
+		t.Helper()
+		select {
+		case err := <-answers:
+			mustFail(t, err)
+		case <-time.After(30 * time.Second):
+			t.Fatal("a call does not return")
+		}
+	}
+	await(t, "each call to have a connection", func() bool { return client.PoolStats().IdleConns == 0 })
+	cancel()
+	for range calls {
+		mustReturn()
+	}
+	patient, end := context.WithCancel(t.Context())
+	defer end()
+	go func() { answers <- store.Renew(patient, mine, time.Hour) }()
+	mustReturn()
+	proxy.Thaw()
+	await(t, "calls to be made again", func() bool { return store.Renew(patient, mine, time.Hour) == nil })
 }
 
 // What an undone acquisition had found is found by the next.
