@@ -1,10 +1,12 @@
 package redis_test
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,13 +18,16 @@ import (
 	"github.com/aetomala/worklease/internal/redistest"
 )
 
-// waiter returns a Lease at a store of its own, as another process would have, and what the store reports.
-func waiter(t *testing.T, addr, prefix string) (worklease.Lease, reports) {
-	t.Helper()
-	store, said := openWakeable(t, dial(t, &goredis.Options{Addr: addr}), prefix)
-	lease, err := worklease.New(store, worklease.Config{HolderID: rand.Text(), TTL: time.Hour})
-	must(t, err)
-	return lease, said
+// blind is a store that wakes and has no other capability: one that can look, looks every 100 ms.
+type blind struct {
+	backend.Backend
+	backend.Waker
+	attempts atomic.Int64 // that are over
+}
+
+func (b *blind) Acquire(ctx context.Context, workID, holderID string, ttl time.Duration) (backend.LeaseRecord, error) {
+	defer b.attempts.Add(1)
+	return b.Backend.Acquire(ctx, workID, holderID, ttl)
 }
 
 // wait acquires with a poll that the test would not outlast, and tells when it has.
@@ -61,9 +66,13 @@ func TestLeaseIsHandedOverWithoutAPoll(t *testing.T) {
 			addr, prefix := redistest.Addr(t), rand.Text()
 			holder, _ := openWakeable(t, dial(t, &goredis.Options{Addr: addr}), prefix)
 			mine := acquire(t, holder, "w", "h", time.Hour)
-			lease, said := waiter(t, addr, prefix)
+			store, said := openWakeable(t, dial(t, &goredis.Options{Addr: addr}), prefix)
+			waiting := &blind{Backend: store, Waker: store}
+			lease, err := worklease.New(waiting, worklease.Config{HolderID: "next", TTL: time.Hour})
+			must(t, err)
 			done := wait(t, lease, "w")
 			must(t, said.next(t))
+			await(t, "the attempt that a new connection costs", func() bool { return waiting.attempts.Load() >= 2 })
 			must(t, free(holder, mine))
 			mustBeHanded(t, done)
 		})

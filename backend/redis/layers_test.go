@@ -20,7 +20,7 @@ import (
 func process(t *testing.T, addr, prefix, holder string, ttl time.Duration) worklease.Lease {
 	t.Helper()
 	store, _ := openWakeable(t, dial(t, &goredis.Options{Addr: addr, DialerRetries: 1}), prefix)
-	lease, err := worklease.New(store, worklease.Config{HolderID: holder, TTL: ttl})
+	lease, err := worklease.New(&blind{Backend: store, Waker: store}, worklease.Config{HolderID: holder, TTL: ttl})
 	must(t, err)
 	return lease
 }
