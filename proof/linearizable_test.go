@@ -117,15 +117,16 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 		share int // of a hundred histories in the long form
 		short int // histories in the short form
 	}{
-		{"memory", inMemory, 60, 30},
+		{"memory", inMemory, 63, 30},
 		{"PostgreSQL, pq", inPostgres("pq"), 8, 3},
 		{"PostgreSQL, pgx", inPostgres("pgx"), 8, 3},
 		{"PostgreSQL, pq, connections killed", underKills("pq"), 3, 2},
 		{"PostgreSQL, pgx, connections killed", underKills("pgx"), 3, 2},
 		{"PostgreSQL, pq, answers lost", underLosses("pq"), 3, 2},
 		{"PostgreSQL, pgx, answers lost", underLosses("pgx"), 3, 2},
-		{"Redis", inRedis, 8, 3},
-		{"Redis, answers lost", redisUnderLosses, 4, 2},
+		{"Redis", inRedis, 3, 3},
+		{"Redis, connections killed", underKillsInRedis, 3, 3},
+		{"Redis, answers lost", underLossesInRedis, 3, 3},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			histories := row.short
