@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/wake"
 )
 
 // Forgetful sets for a test how long a statement is sent unprepared once the server forgot it.
@@ -37,4 +38,13 @@ func Explain(ctx context.Context, b *Backend, records []backend.LeaseRecord, let
 	verdicts := make([]error, len(records))
 	b.explain(ctx, records, letters, verdicts)
 	return verdicts
+}
+
+// ErrHeardNothing is the error of a connection that was given up since nothing was heard on it.
+var ErrHeardNothing = wake.ErrHeardNothing
+
+// Hurry has a store, at which nobody waits yet, end its listening at once when nobody waits, and try it
+// whenever nothing was heard for a while.
+func Hurry(b *Backend, silence, answer time.Duration) {
+	b.ear.Linger, b.ear.Silence, b.ear.Answer = time.Nanosecond, silence, answer
 }

@@ -3,19 +3,18 @@
 package wake
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/aetomala/worklease/internal/pause"
 )
 
-// The times of an ear. The first is a variable for tests that count what is left behind.
-var linger = 10 * time.Second // how long it listens on when nobody waits
-
+// The usual times of an ear.
 const (
+	linger     = 10 * time.Second       // how long it listens on when nobody waits
 	silence    = 30 * time.Second       // for how long nothing need be heard
 	answerTime = 10 * time.Second       // how long to wait for what is to be heard then
 	firstRetry = 100 * time.Millisecond // how long to wait before it listens again
@@ -23,9 +22,10 @@ const (
 )
 
 var (
-	errNotListening = fmt.Errorf("the server has not answered for %v", answerTime)
-	errHeardNothing = fmt.Errorf("what was sent has not been heard for %v: the network is silent, a pooler stands between that loses it, "+
-		"or what listens is connected to another database", answerTime)
+	errNotListening = errors.New("the server does not answer")
+	// ErrHeardNothing is the error of a connection that was given up since nothing was heard on it.
+	ErrHeardNothing = errors.New("what was sent has not been heard: the network is silent, a pooler stands between that loses it, " +
+		"or what listens is connected to another database")
 	errReturned = errors.New("the listener has returned without an error")
 )
 
@@ -42,6 +42,9 @@ type Ear struct {
 	// Report is told how it stands: nil when something has been heard on a connection, and an error each time
 	// that one was lost or could not be had. Calls come one after another. It may be nil.
 	Report func(error)
+	// Linger is how long it listens on when nobody waits, Silence for how long nothing need be heard, and Answer
+	// how long to wait for what is to be heard then. Zero is what they usually are.
+	Linger, Silence, Answer time.Duration
 
 	reports sync.Mutex
 	mu      sync.Mutex
@@ -85,7 +88,7 @@ func (e *Ear) stop(name string, channel chan struct{}) {
 		delete(e.waiters, name)
 	}
 	if len(e.waiters) == 0 && e.end != nil {
-		e.leaving = time.AfterFunc(linger, func() { e.leave() })
+		e.leaving = time.AfterFunc(cmp.Or(e.Linger, linger), func() { e.leave() })
 	}
 }
 
@@ -165,7 +168,7 @@ type connection struct {
 // attend returns why a connection is given up, or nil when it is lost. A silent one says nothing by itself, and
 // one behind a pooler may seem to be in order: only what is heard shows that something can be.
 func (e *Ear) attend(ctx context.Context, c *connection, works func()) error {
-	timer := time.NewTimer(answerTime)
+	timer := time.NewTimer(cmp.Or(e.Answer, answerTime))
 	defer timer.Stop()
 	select {
 	case <-c.listening:
@@ -178,18 +181,18 @@ func (e *Ear) attend(ctx context.Context, c *connection, works func()) error {
 		if err := e.echo(ctx); err != nil {
 			return err
 		}
-		timer.Reset(answerTime)
+		timer.Reset(cmp.Or(e.Answer, answerTime))
 		select {
 		case <-c.heard:
 		case <-c.lost:
 			return nil
 		case <-timer.C:
-			return errHeardNothing
+			return ErrHeardNothing
 		}
 		if first {
 			works()
 		}
-		if !c.idle(timer) {
+		if !c.idle(timer, cmp.Or(e.Silence, silence)) {
 			return nil
 		}
 	}
@@ -197,7 +200,7 @@ func (e *Ear) attend(ctx context.Context, c *connection, works func()) error {
 
 // idle waits until nothing has been heard for a while, and is false if the connection is lost. What others have
 // heard of them, one hears too: so it is one of all who listen on a channel that asks for an echo.
-func (c *connection) idle(timer *time.Timer) bool {
+func (c *connection) idle(timer *time.Timer, silence time.Duration) bool {
 	timer.Reset(pause.Jitter(silence, 0.2))
 	for {
 		select {
@@ -212,7 +215,7 @@ func (c *connection) idle(timer *time.Timer) bool {
 }
 
 func (e *Ear) echo(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(e.Answer, answerTime))
 	defer cancel()
 	return e.Echo(ctx)
 }

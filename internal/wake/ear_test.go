@@ -95,7 +95,7 @@ func (l *log) take() []string {
 func (l *log) add(err error) {
 	entry := "works"
 	switch {
-	case errors.Is(err, errHeardNothing):
+	case errors.Is(err, ErrHeardNothing):
 		entry = "deaf"
 	case errors.Is(err, errNotListening):
 		entry = "hangs"
