@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	cirello.io/pglock v1.16.1
 	github.com/aetomala/worklease v0.0.0
+	github.com/aetomala/worklease/backend/postgres/pgxlisten v0.0.0
 	github.com/aetomala/worklease/backend/redis v0.0.0
 	github.com/bsm/redislock v0.9.4
 	github.com/jackc/pgx/v5 v5.12.0
@@ -28,5 +29,7 @@ require (
 )
 
 replace github.com/aetomala/worklease => ..
+
+replace github.com/aetomala/worklease/backend/postgres/pgxlisten => ../backend/postgres/pgxlisten
 
 replace github.com/aetomala/worklease/backend/redis => ../backend/redis

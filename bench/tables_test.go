@@ -39,6 +39,7 @@ func TestTables(t *testing.T) {
 	t.Run("many", func(t *testing.T) { tableMany(t, quick) })
 	t.Run("pool", func(t *testing.T) { tablePool(t, quick) })
 	t.Run("costs", func(t *testing.T) { tableCosts(t, quick) })
+	t.Run("handoff", func(t *testing.T) { tableHandoff(t, quick, durable) })
 	t.Run("roundtrips", func(t *testing.T) { tableRoundTrips(t, quick) })
 }
 
