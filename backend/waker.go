@@ -12,7 +12,7 @@ type Waker interface {
 	// Each call has a channel of its own, and all of them for one work ID are told. Those who call Wake
 	// before they try to acquire miss nothing that comes after. A wake-up may be lost all the same, as
 	// with a connection, so that it spares no caller its poll. A nil channel, from a wrapper of a store
-	// that is no Waker, never receives.
+	// that is no Waker, or a store that was not set up to tell, never receives.
 	//
 	// stop, which is never nil and may be called again and by anybody, ends it: the store keeps nothing
 	// of the channel then. Until it is called the store does.

@@ -48,3 +48,6 @@ var ErrHeardNothing = wake.ErrHeardNothing
 func Hurry(b *Backend, silence, answer time.Duration) {
 	b.ear.Linger, b.ear.Silence, b.ear.Answer = time.Nanosecond, silence, answer
 }
+
+// Payload is what the store expects to be notified of a work ID.
+func Payload(workID string) string { return payload(workID) }

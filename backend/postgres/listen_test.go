@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -136,6 +137,25 @@ func TestOnlyWhatFreesTellsAndOnlyWithAListener(t *testing.T) {
 			})
 		}
 	})
+}
+
+// The server makes of a work ID what the store makes of it, whatever the encoding of the database, and also of one
+// that would be too long for a notification.
+func TestNotificationsFitAndAreUnderstood(t *testing.T) {
+	for name, dsn := range map[string]string{"UTF8": pgtest.Schema(t), "LATIN1": pgtest.WithParams(database(t, "LOCALE 'C'", "LATIN1"), "client_encoding=UTF8")} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixtureAt(t, "pgx", dsn, postgres.WithListener(mute{}, nil))
+			upToNow := overhear(t, f)
+			for _, workID := range []string{"w", "é\\'", strings.Repeat("é", 5000)} {
+				if err := f.store.Release(t.Context(), acquire(t, f.store, workID, "a", time.Hour), backend.ExitFinished); err != nil {
+					t.Fatal(err)
+				}
+				if heard := upToNow(); len(heard) != 1 || heard[0] != postgres.Payload(workID) {
+					t.Errorf("heard %q of %.20q", heard, workID)
+				}
+			}
+		})
+	}
 }
 
 // What is refused has freed nothing.
@@ -306,6 +326,7 @@ func TestNewTableIsListenedTo(t *testing.T) {
 	woken, stop := store.Wake("w")
 	t.Cleanup(stop)
 	said.await(t, works)
+	<-woken // nobody knows what was before
 	exec(t, f.admin, "DROP TABLE worklease_leases; "+postgres.Schema)
 	said.await(t, func(err error) bool { return errors.Is(err, postgres.ErrHeardNothing) })
 	said.await(t, works)
