@@ -208,11 +208,11 @@ func TestVerdictsOfABatchAreEachLeasesOwn(t *testing.T) {
 		}
 		busy := make(chan struct{})
 		s.OnRenew = func(ctx context.Context, record backend.LeaseRecord, ttl time.Duration) error {
-			switch record.WorkID {
-			case "work-00003":
+			switch verdict := verdicts[record.WorkID]; { // also of one that fell due alone
+			case verdict == backend.ErrBusy:
 				<-busy // its row is locked
-			case "work-00004":
-				return errStore
+			case verdict != nil:
+				return verdict
 			}
 			return s.Backend.Renew(ctx, record, ttl)
 		}
