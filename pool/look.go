@@ -93,10 +93,11 @@ func (r *run) heed(a answer) {
 		return
 	}
 	for _, s := range r.slots {
-		if s.idle && !s.found {
+		if s.idle && !s.found && !s.woken.After(a.began) { // what it was told since then is newer
 			r.agenda.remove(s)
 		}
 	}
+	r.roused = now
 	room := period(r.looks.interval)
 	if relied {
 		// What became free after the look before is tried within 1.2 intervals.

@@ -19,6 +19,7 @@ type run struct {
 	slots  []*slot // in the order of the work IDs
 	agenda agenda
 	looks  looks
+	roused time.Time // when the next slot that is woken may try
 
 	trying int // slots whose turn is on
 	left   int // slots that have not ended
@@ -96,9 +97,7 @@ func (r *run) loop() {
 		case e := <-r.ended:
 			r.settle(e)
 		case s := <-r.woken:
-			if s.idle {
-				r.start(s)
-			}
+			r.rouse(s, time.Now())
 		case a := <-r.answers:
 			r.heed(a)
 		case <-r.ctx.Done():
@@ -131,10 +130,7 @@ func (r *run) begin(now time.Time) (wait time.Duration) {
 func (r *run) start(s *slot) {
 	r.agenda.remove(s)
 	s.idle, s.found = false, false
-	if s.deafen != nil {
-		s.deafen()
-		s.deafen = nil
-	}
+	s.deaf()
 	r.trying++
 	go func() {
 		e, returned := turned{slot: s}, false
@@ -182,11 +178,28 @@ func (r *run) end(s *slot) {
 	s.stop()
 }
 
+// rouse has a slot that was woken try: at once, unless others were woken just before. A store that could not tell
+// for a while wakes everyone, and their attempts are as far apart as the first ones.
+func (r *run) rouse(s *slot, now time.Time) {
+	if !s.idle {
+		return
+	}
+	s.woken = now
+	r.listen(s) // a look that began before the next wake-up must not undo that
+	at := latest(now, r.roused)
+	if s.place > 0 && !s.due.After(at) {
+		return
+	}
+	r.agenda.put(s, at)
+	r.roused = at.Add(min(period(r.looks.interval)/time.Duration(len(r.slots)), firstGap))
+}
+
 // listen has s woken when its work ID becomes free, where that is told.
 func (r *run) listen(s *slot) {
 	if s.sleep == nil {
 		return
 	}
+	s.deaf()
 	var ctx context.Context
 	ctx, s.deafen = context.WithCancel(r.ctx)
 	r.background.Go(func() {

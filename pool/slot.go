@@ -27,12 +27,21 @@ type slot struct {
 	idle  bool      // for the lease to become free
 	found bool      // a look says that it is: the slot will try when it is due
 	since time.Time // when it was refused last
+	woken time.Time // when it was told last that the lease may be free
 	due   time.Time // of its next turn, if it is on the agenda
 	place int       // on the agenda, from 1; 0 if it is not there
 
 	sleep  func(context.Context, time.Duration) error // nil: nobody tells what becomes free
 	stop   func()                                     // ends what tells; may be called again
 	deafen func()                                     // ends the listening, if it has begun
+}
+
+// deaf ends the listening.
+func (s *slot) deaf() {
+	if s.deafen != nil {
+		s.deafen()
+		s.deafen = nil
+	}
 }
 
 // then is what a slot does after a turn.
