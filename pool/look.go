@@ -23,8 +23,9 @@ type looks struct {
 	from     time.Time                                                     // an instant of the regular ones
 	interval time.Duration
 	next     time.Time
-	pends    bool // one is on its way
-	answered bool // the last one was: idle slots rely on the next
+	pends    bool      // one is on its way
+	deadline time.Time // when that is given up, and zero when it has been
+	answered bool      // the last one was: idle slots rely on the next
 }
 
 // answer is what has come of a look.
@@ -34,8 +35,10 @@ type answer struct {
 	err   error
 }
 
-// errNoAnswer is of a look whose goroutine was ended.
-var errNoAnswer = errors.New("pool: the look did not return")
+var (
+	errNoAnswer = errors.New("pool: the look did not return") // its goroutine was ended
+	errTooLate  = errors.New("pool: the look had been given up")
+)
 
 func newLooks(lease worklease.Lease, start time.Time, interval time.Duration) looks {
 	return looks{
@@ -50,6 +53,11 @@ func newLooks(lease worklease.Lease, start time.Time, interval time.Duration) lo
 func (l *looks) pending() bool { return l.free != nil && !l.pends }
 
 func (l *looks) due(now time.Time) bool { return l.pending() && !l.next.After(now) }
+
+// overdue says that the look on its way is to be given up.
+func (l *looks) overdue(now time.Time) bool {
+	return l.pends && !l.deadline.IsZero() && !l.deadline.After(now)
+}
 
 // schedule sets next to the first regular instant after now.
 func (l *looks) schedule(now time.Time) {
@@ -68,7 +76,7 @@ func (r *run) look(now time.Time) {
 		r.looks.schedule(now)
 		return
 	}
-	r.looks.pends = true
+	r.looks.pends, r.looks.deadline = true, now.Add(lookTimeout)
 	free := r.looks.free
 	r.background.Go(func() {
 		a := answer{began: now, err: errNoAnswer}
@@ -79,10 +87,21 @@ func (r *run) look(now time.Time) {
 	})
 }
 
+// giveUp has slots do without a look that does not return even though its context has ended, lest one call
+// that hangs stop them all. There is no other look before it returns.
+func (r *run) giveUp(now time.Time) {
+	relied := r.looks.answered
+	r.looks.deadline, r.looks.answered = time.Time{}, false
+	r.goAlone(now, relied)
+}
+
 // heed has slots do what a look says. Its error is nobody's to hear of: without an answer every slot makes
 // attempts of its own, and hears what is wrong.
 func (r *run) heed(a answer) {
 	now, relied := time.Now(), r.looks.answered
+	if r.looks.deadline.IsZero() && a.err == nil {
+		a.err = errTooLate
+	}
 	r.looks.pends, r.looks.answered = false, a.err == nil
 	r.looks.schedule(now)
 	if errors.Is(a.err, errors.ErrUnsupported) {

@@ -305,6 +305,45 @@ func TestOutageOfALookingStoreIsTold(t *testing.T) {
 	})
 }
 
+// One call that hangs whatever becomes of its context does not keep the slots from what is free, and has no
+// second one hang beside it.
+func TestSlotsDoWithoutALookThatHangs(t *testing.T) {
+	for name, answered := range map[string]int64{"the first": 0, "a later one": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const hung, again = time.Minute, 2 * time.Minute
+				s := newLooking()
+				returns := make(chan struct{})
+				s.OnFree = func(ctx context.Context, workIDs []string) ([]string, error) {
+					if s.Looks.Load() == answered+1 {
+						<-returns
+					}
+					return s.Backend.(backend.Looker).Free(ctx, workIDs)
+				}
+				all := ids(20)
+				records := rivals(t, s.Backend, all...)
+				p := newPool(t, leaseOf(t, s, "a"), config(all...), untilDone(nil, nil))
+				time.AfterFunc(hung, func() { release(t, s.Backend, records[0]) })
+				time.AfterFunc(hung+idle+idle/5, func() {
+					if got := p.ActiveSlots(); !slices.Equal(got, all[:1]) {
+						t.Errorf("while a look hangs %q are active", got)
+					}
+					if n := s.Looks.Load(); n != answered+1 {
+						t.Errorf("beside a look that hangs there are %d", n-1)
+					}
+				})
+				var attempts atomic.Int64
+				time.AfterFunc(again, func() { close(returns) })
+				time.AfterFunc(again+2*idle, func() { attempts.Store(s.Acquires.Load()) })
+				runFor(t, p, 3*time.Minute)
+				if n := s.Acquires.Load(); n != attempts.Load() {
+					t.Errorf("once looks work again there are %d attempts", n-attempts.Load())
+				}
+			})
+		})
+	}
+}
+
 func TestRunEndsDuringALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLooking()

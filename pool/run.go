@@ -110,6 +110,9 @@ func (r *run) loop() {
 
 // begin begins what is due, and returns how long it is until something else is.
 func (r *run) begin(now time.Time) (wait time.Duration) {
+	if r.looks.overdue(now) {
+		r.giveUp(now)
+	}
 	if r.looks.due(now) {
 		r.look(now)
 	}
@@ -122,6 +125,9 @@ func (r *run) begin(now time.Time) (wait time.Duration) {
 	}
 	if r.looks.pending() {
 		wait = min(wait, r.looks.next.Sub(now))
+	}
+	if r.looks.pends && !r.looks.deadline.IsZero() {
+		wait = min(wait, r.looks.deadline.Sub(now))
 	}
 	return wait
 }
