@@ -122,7 +122,7 @@ func (w *work) count(f *Figures) {
 			f.Exits[t.read.Exit]++
 		}
 		f.Claims += len(t.claims)
-		if t.releasing != never && !t.exitIsSure && !t.noExit {
+		if t.doubtful() {
 			f.Doubtful++
 		}
 		for _, s := range t.saves {

@@ -224,6 +224,12 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a step has no effect", func(h *History) {
 			h.Effects = slices.Delete(h.Effects, 1, 2)
 		}, MissingEffect},
+		{"a release that was refused is read, and not the one in doubt before it", func(h *History) {
+			h.change(190, func(e *Event) { e.Kind = ReleaseLost })
+			h.add(Event{At: 191, Kind: Releasing, Holder: second, Token: 2, Exit: "abandoned"})
+			h.add(Event{At: 192, Kind: NotReleased, Holder: second, Token: 2, Exit: "abandoned"})
+			h.change(212, func(e *Event) { e.Exit = "abandoned" })
+		}, WrongExit},
 		{"a step has no effect, the others may have several", func(h *History) {
 			h.Works["w"] = false
 			h.Effects[1].Step = 1
@@ -292,6 +298,11 @@ func TestWhatMayHappenIsNoViolation(t *testing.T) {
 			h.change(190, func(e *Event) { e.Kind = ReleaseLost })
 			h.add(Event{At: 191, Kind: Releasing, Holder: second, Token: 2, Exit: "finished"})
 			h.add(Event{At: 192, Kind: NotReleased, Holder: second, Token: 2, Exit: "finished"})
+		}},
+		{"a release of another kind is refused, as the one in doubt before it came about", func(h *History) {
+			h.change(190, func(e *Event) { e.Kind = ReleaseLost })
+			h.add(Event{At: 191, Kind: Releasing, Holder: second, Token: 2, Exit: "abandoned"})
+			h.add(Event{At: 192, Kind: NotReleased, Holder: second, Token: 2, Exit: "abandoned"})
 		}},
 		{"an acquisition that nobody heard of comes between", func(h *History) {
 			h.add(Event{At: 191, Kind: Acquiring, Holder: first})

@@ -100,12 +100,15 @@ func (t *tenure) exits() []string {
 	switch {
 	case t.exitIsSure:
 		return []string{t.exit}
-	case t.noExit || t.releasing == never:
-		return []string{"expired"}
+	case t.refused || t.releasing == never:
+		return append([]string{"expired"}, t.inDoubt...)
 	default:
-		return []string{t.exit, "expired"}
+		return append([]string{"expired", t.exit}, t.inDoubt...)
 	}
 }
+
+// doubtful: nobody knows whether it was released.
+func (t *tenure) doubtful() bool { return !t.exitIsSure && len(t.exits()) > 1 }
 
 // checkSaves: no save succeeds once another tenure has begun, and what a successor reads is the last
 // checkpoint that was acknowledged, or a later one that may have been saved.

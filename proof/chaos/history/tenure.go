@@ -19,10 +19,10 @@ type tenure struct {
 	claims     []Event
 	saves      []*save
 	releasing  Instant // never, if no release was begun
-	exit       string  // that the release was to declare
+	exit       string  // that the last release was to declare
 	exitIsSure bool
-	inDoubt    bool // a release failed and may have come about
-	noExit     bool // the release was refused, and there was none in doubt
+	refused    bool     // the last release was
+	inDoubt    []string // what releases that failed, and may have come about, were to declare
 }
 
 // save is one attempt to save a checkpoint.
@@ -131,13 +131,13 @@ func (t *tenure) add(e *Event) error {
 		s := t.saves[len(t.saves)-1]
 		s.ended, s.outcome = e.At, e.Kind
 	case Releasing:
-		t.releasing, t.exit = min(t.releasing, e.At), e.Exit
+		t.releasing, t.exit, t.refused = min(t.releasing, e.At), e.Exit, false
 	case Released:
 		t.exitIsSure = true
-	case NotReleased: // by one that came about before it, perhaps
-		t.noExit = !t.inDoubt
+	case NotReleased: // since one in doubt came about before it, perhaps
+		t.refused = true
 	case ReleaseLost:
-		t.inDoubt = true
+		t.inDoubt = append(t.inDoubt, e.Exit)
 	default:
 		return fmt.Errorf("unknown kind of event")
 	}
