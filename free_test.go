@@ -103,11 +103,13 @@ func TestFreeFails(t *testing.T) {
 // A store that tells nobody has none listen.
 func TestWatchSaysWhetherAnythingIsTold(t *testing.T) {
 	silent, telling := &faulty.Looking{Store: newStore()}, &wakeStore{Store: newStore()}
+	deaf := &wakeStore{Store: newStore(), deaf: true}
 	for _, tc := range []struct {
 		lease worklease.Lease
 		want  bool
 	}{
 		{newLease(t, silent, "a", time.Minute), false},
+		{newLease(t, deaf, "a", time.Minute), false},
 		{newLease(t, telling, "a", time.Minute), true},
 		{struct{ worklease.Lease }{newLease(t, telling, "a", time.Minute)}, false},
 	} {
@@ -120,5 +122,8 @@ func TestWatchSaysWhetherAnythingIsTold(t *testing.T) {
 	}
 	if telling.wakes.Load() != 1 || telling.stops.Load() != 1 {
 		t.Errorf("%d wake-ups were asked for, %d ended", telling.wakes.Load(), telling.stops.Load())
+	}
+	if deaf.stops.Load() != 1 {
+		t.Errorf("what never wakes was ended %d times", deaf.stops.Load())
 	}
 }

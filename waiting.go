@@ -160,13 +160,17 @@ func (q *queue) lookedAfter(asked *time.Time) bool {
 
 // Watch is for those who pause between attempts of their own. pause waits for d, or until workID may have
 // become free, which is told to one of those on this Lease; if ctx ends first it returns ctx.Err(). stop,
-// which is called once, ends it. Both are nil if the store tells nobody. It is no method of Lease: packages
-// leader and pool ask for it.
+// which is called once, ends it. Both are nil if the store tells nobody, as one that could, but has not been told
+// to. It is no method of Lease: packages leader and pool ask for it.
 func (l *lease) Watch(workID string) (pause func(ctx context.Context, d time.Duration) error, stop func()) {
 	if l.waiting.waker == nil {
 		return nil, nil
 	}
 	q := l.waiting.join(workID, false)
+	if q.woken == nil {
+		q.leave(false)
+		return nil, nil
+	}
 	return func(ctx context.Context, d time.Duration) error {
 		_, err := q.sleep(ctx, d)
 		return err
