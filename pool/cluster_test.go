@@ -98,15 +98,16 @@ func runUntil(t *testing.T, p *pool.Pool, d time.Duration) {
 // The process that comes first has all there is, until it stops.
 func TestNothingGivesWorkBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const works = 5 * time.Minute // about 95 attempts of each slot that has nothing
 		store := newStore()
 		all := ids(100)
 		first := newPool(t, leaseOf(t, store, "first"), config(all...), untilDone(nil, nil))
 		later := newPool(t, leaseOf(t, store, "later"), config(all...), untilDone(nil, nil))
 		var running sync.WaitGroup
-		running.Go(func() { runFor(t, first, time.Hour) })
+		running.Go(func() { runFor(t, first, works) })
 		time.Sleep(10 * time.Second)
-		running.Go(func() { runFor(t, later, 2*time.Hour) })
-		time.Sleep(time.Hour - 20*time.Second)
+		running.Go(func() { runFor(t, later, 2*works) })
+		time.Sleep(works - 20*time.Second)
 		if got := first.ActiveSlots(); !slices.Equal(got, all) {
 			t.Errorf("the first has %d of %d", len(got), len(all))
 		}
