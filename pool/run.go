@@ -43,13 +43,9 @@ type turned struct {
 // runSlots returns when every slot has ended. A slot that panics ends the others first.
 func (p *Pool) runSlots(ctx context.Context) error {
 	r := p.newRun(ctx)
-	defer r.stop(nil)
+	defer r.close()
+	r.watch()
 	r.loop()
-	r.stop(nil)
-	r.background.Wait()
-	for _, s := range r.slots {
-		s.stop()
-	}
 	if r.broke != nil {
 		r.broke.goOn()
 	}
@@ -75,16 +71,33 @@ func (p *Pool) newRun(ctx context.Context) *run {
 	for i, pacing := range pacings(start, n, p.cfg.IdleInterval) {
 		s := &slot{pool: p, workID: p.cfg.WorkIDs[i], active: &p.active[i], pacing: pacing, idle: true}
 		r.slots[i] = s
-		sleep, stop, told := pause.Watch(p.tenure.Lease, s.workID)
-		if s.stop = sync.OnceFunc(stop); told {
-			s.sleep = sleep
-			r.listen(s)
-		}
 		if r.looks.free == nil {
 			r.agenda.put(s, start.Add(pacing.first))
 		}
 	}
 	return r
+}
+
+// watch has every slot told when its work ID becomes free, if the store does that.
+func (r *run) watch() {
+	for _, s := range r.slots {
+		sleep, stop, told := pause.Watch(r.pool.tenure.Lease, s.workID)
+		if s.stop = sync.OnceFunc(stop); told {
+			s.sleep = sleep
+			r.listen(s)
+		}
+	}
+}
+
+// close ends all that goes on beside the turns, also if watch has panicked half-way.
+func (r *run) close() {
+	r.stop(nil)
+	r.background.Wait()
+	for _, s := range r.slots {
+		if s.stop != nil {
+			s.stop()
+		}
+	}
 }
 
 func (r *run) loop() {

@@ -126,6 +126,40 @@ func TestLookDoesNotUndoAWakeUp(t *testing.T) {
 	})
 }
 
+// What Run has begun to listen for by then, it ends.
+func TestStoreThatPanicsWhenItIsToWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which waits for every goroutine
+		s := &unwakeable{rousing: newRousing()}
+		p := newPool(t, leaseOf(t, s, "a"), config(ids(10)...), untilDone(nil, nil))
+		func() {
+			defer func() {
+				if got := recover(); got != errStore {
+					t.Errorf("Run has panicked with %v", got)
+				}
+			}()
+			_ = p.Run(t.Context())
+		}()
+		if s.stopped != s.asked-1 {
+			t.Errorf("of %d that were to be woken %d are not any more", s.asked-1, s.stopped)
+		}
+		runFor(t, p, time.Second)
+	})
+}
+
+// unwakeable panics when it is asked for the fifth time.
+type unwakeable struct {
+	*rousing
+	asked, stopped int
+}
+
+func (s *unwakeable) Wake(workID string) (<-chan struct{}, func()) {
+	if s.asked++; s.asked == 5 {
+		panic(errStore)
+	}
+	woken, _ := s.rousing.Wake(workID)
+	return woken, func() { s.stopped++ }
+}
+
 // rousing is a store that wakes whom a test says.
 type rousing struct {
 	*faulty.Looking
