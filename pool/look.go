@@ -17,7 +17,7 @@ const lookTimeout = 2 * time.Second
 
 // looks tell which work IDs of idle slots are free. The first is made as Run begins, and then one in each
 // idle interval, at a time that is drawn once, lest pools that start together keep step. One that finds
-// no idle slot to look for is left out.
+// no idle slot to look for is left out, as all that would follow are, until there is one.
 type looks struct {
 	free     func(ctx context.Context, workIDs []string) ([]string, error) // nil: nobody can tell
 	from     time.Time                                                     // an instant of the regular ones
@@ -26,6 +26,7 @@ type looks struct {
 	pends    bool      // one is on its way
 	deadline time.Time // when that is given up, and zero when it has been
 	answered bool      // the last one was: idle slots rely on the next
+	rests    bool      // the last one that was due was left out: nobody was idle, and nobody has been since
 }
 
 // answer is what has come of a look.
@@ -50,7 +51,7 @@ func newLooks(lease worklease.Lease, start time.Time, interval time.Duration) lo
 }
 
 // pending says that next is when a look is due.
-func (l *looks) pending() bool { return l.free != nil && !l.pends }
+func (l *looks) pending() bool { return l.free != nil && !l.pends && !l.rests }
 
 func (l *looks) due(now time.Time) bool { return l.pending() && !l.next.After(now) }
 
@@ -64,6 +65,14 @@ func (l *looks) schedule(now time.Time) {
 	l.next = now.Add(l.interval - now.Sub(l.from)%l.interval)
 }
 
+// resume is called when a slot becomes idle.
+func (l *looks) resume(now time.Time) {
+	if l.rests {
+		l.rests = false
+		l.schedule(now)
+	}
+}
+
 // look asks for all idle slots, but for those that are about to try.
 func (r *run) look(now time.Time) {
 	var ids []string
@@ -73,7 +82,7 @@ func (r *run) look(now time.Time) {
 		}
 	}
 	if len(ids) == 0 {
-		r.looks.schedule(now)
+		r.looks.rests = true
 		return
 	}
 	r.looks.pends, r.looks.deadline = true, now.Add(lookTimeout)

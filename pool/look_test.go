@@ -447,6 +447,21 @@ func TestLooksRestWhileNobodyIsIdle(t *testing.T) {
 	})
 }
 
+// Nothing passes the time while all slots are at work. In the bubble, a loop that went round once in each
+// interval would take 10^13 rounds.
+func TestTinyIntervalIsNoLoadWhileNobodyIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLooking()
+		cfg := config(ids(10)...)
+		cfg.IdleInterval = time.Nanosecond
+		p := newPool(t, leaseOf(t, s, "a"), cfg, untilDone(nil, nil))
+		runFor(t, p, 3*time.Hour)
+		if n := s.Looks.Load(); n != 1 {
+			t.Errorf("there were %d looks", n)
+		}
+	})
+}
+
 // A look may be wrong by the time of the attempt. Who is refused is idle, and does not ask again sooner
 // than its interval.
 func TestWhoLosesTheRaceIsIdleAgain(t *testing.T) {

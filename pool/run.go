@@ -179,6 +179,7 @@ func (r *run) settle(e turned) {
 		r.agenda.put(s, now.Add(e.wait))
 	case e.next == idles:
 		s.idle, s.since = true, now
+		r.looks.resume(now)
 		if !r.looks.answered {
 			r.agenda.put(s, now.Add(s.pacing.wait(now)))
 		}
