@@ -15,6 +15,9 @@ import (
 // every slot asked it, which is what comes then: it is no shorter for a short interval.
 const lookTimeout = 2 * time.Second
 
+// gather is how long a look waits for more slots to be woken, if there are two.
+const gather = 10 * time.Millisecond
+
 // looks tell which work IDs of idle slots are free. The first is made as Run begins, and then one in each
 // idle interval, at a time that is drawn once, lest pools that start together keep step. One that finds
 // no idle slot to look for is left out, as all that would follow are, until there is one.
@@ -23,6 +26,8 @@ type looks struct {
 	from     time.Time                                                     // an instant of the regular ones
 	interval time.Duration
 	next     time.Time
+	began    time.Time // when the last one was
+	crowd    bool      // many have been woken since: the next one is made soon
 	pends    bool      // one is on its way
 	deadline time.Time // when that is given up, and zero when it has been
 	answered bool      // the last one was: idle slots rely on the next
@@ -60,9 +65,23 @@ func (l *looks) overdue(now time.Time) bool {
 	return l.pends && !l.deadline.IsZero() && !l.deadline.After(now)
 }
 
-// schedule sets next to the first regular instant after now.
+// schedule sets next to the first regular instant after now, or to a tenth of the interval after the last one.
 func (l *looks) schedule(now time.Time) {
 	l.next = now.Add(l.interval - now.Sub(l.from)%l.interval)
+	if soon := latest(now.Add(gather), l.began.Add(l.interval/10)); l.crowd && soon.Before(l.next) {
+		l.next = soon
+	}
+}
+
+// hurry has one made soon, in place of the attempts of many.
+func (l *looks) hurry(now time.Time) {
+	if l.crowd {
+		return
+	}
+	l.crowd = true
+	if l.pending() {
+		l.schedule(now)
+	}
 }
 
 // resume is called when a slot becomes idle.
@@ -86,6 +105,7 @@ func (r *run) look(now time.Time) {
 		return
 	}
 	r.looks.pends, r.looks.deadline = true, now.Add(lookTimeout)
+	r.looks.began, r.looks.crowd = now, false
 	free := r.looks.free
 	r.background.Go(func() {
 		a := answer{began: now, err: errNoAnswer}

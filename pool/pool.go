@@ -38,8 +38,9 @@
 // all, since another process was quicker, is idle again. A look that fails, or has no answer after 2 s, is
 // no event: what is wrong with the store is told by the attempts that follow. On a store that cannot tell, and
 // through a Lease that embeds another, every idle slot tries by itself, as after a look that failed. A
-// store that tells at once what becomes free has its idle slots try at once, besides, or up to 2 ms one after the
-// other if it tells of many: of all, say, when it could tell nothing for a while.
+// store that tells at once what becomes free has its idle slots try at once, besides. If it tells of many together, of
+// all, say, when it could tell nothing for a while, the pool looks which of them are free, and they try 2 ms apart
+// until that is known.
 package pool
 
 import (

@@ -199,7 +199,8 @@ func (r *run) end(s *slot) {
 }
 
 // rouse has a slot that was woken try: at once, unless others were woken just before. A store that could not tell
-// for a while wakes everyone, and their attempts are as far apart as the first ones.
+// for a while wakes everyone. Then a look tells whose attempt is worth making, and until it does, or if
+// it cannot, they are made one by one.
 func (r *run) rouse(s *slot, now time.Time) {
 	if !s.idle {
 		return
@@ -207,11 +208,14 @@ func (r *run) rouse(s *slot, now time.Time) {
 	s.woken = now
 	r.listen(s) // a look that began before the next wake-up must not undo that
 	at := latest(now, r.roused)
+	if at.After(now) {
+		r.looks.hurry(now)
+	}
 	if s.place > 0 && !s.due.After(at) {
 		return
 	}
 	r.agenda.put(s, at)
-	r.roused = at.Add(min(period(r.looks.interval)/time.Duration(len(r.slots)), firstGap))
+	r.roused = at.Add(firstGap)
 }
 
 // listen has s woken when its work ID becomes free, where that is told.

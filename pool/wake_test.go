@@ -81,6 +81,9 @@ func TestManyWakeUpsAreNoBurst(t *testing.T) {
 				if began < freed || began > freed+10*time.Millisecond {
 					t.Errorf("what was released at %v is begun at %v", freed, began)
 				}
+				if total := s.Acquires.Load(); free == nil && total > 10 {
+					t.Errorf("%d attempts were made where a look could tell", total)
+				}
 				for at, made := range attempts {
 					if made > n/2 {
 						t.Errorf("%d attempts came within %v, at %v", made, idle/10, at)
