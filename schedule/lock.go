@@ -46,8 +46,9 @@ func (s *Scheduler) Lock(ctx context.Context, task Task) (*Lock, error) {
 	return &Lock{held: h, ctx: context.WithValue(leaseCtx, heldKey{}, h)}, nil
 }
 
-// Context ends when the lock is lost, when it is unlocked, and with NoKeepAlive when AtMostFor is over. Code
-// under it finds the lock with [Held].
+// Context ends when the lock is lost, when it is unlocked, and with NoKeepAlive when AtMostFor is over. Its
+// [context.Cause] then matches [worklease.ErrFenced] or [worklease.ErrLeaseWindowExhausted], the latter also
+// after an Unlock. Code under it finds the lock with [Held].
 func (l *Lock) Context() context.Context { return l.ctx }
 
 // Token returns the token of the tenure.

@@ -157,7 +157,8 @@ func failed(verb string, token worklease.Token, err error) error {
 }
 
 // Func returns a function for schedulers that call func(), such as robfig/cron: it runs the task once each
-// time it is called. What the function returns is only logged. ctx is that of every run.
+// time it is called. What the function returns is only logged, as an error, and so is a task that is not valid: not
+// before it is due. ctx is that of every run.
 func (s *Scheduler) Func(ctx context.Context, task Task, fn func(ctx context.Context) error) func() {
 	return func() {
 		if _, err := s.Run(ctx, task, fn); err != nil {

@@ -9,8 +9,9 @@
 //   - It cancels the context that it unlocks with in a shutdown. The Locker unlocks all the same.
 //   - It does not tell a run when it was due, so that a Locker cannot make it one run for each instant: give
 //     it an AtLeastFor longer than the nodes' clocks are apart, and shorter than the interval.
-//   - It does not tell a job that was skipped from one whose Lock failed. The error of Lock does, to
-//     an event listener: a skip matches [worklease.ErrLeaseHeld].
+//   - It does not tell a job that was skipped from one whose Lock failed, as with a task that is not valid: neither
+//     runs, and nothing is said. The error of Lock does, to an event listener for gocron.AfterLockError: a skip
+//     matches [worklease.ErrLeaseHeld].
 package gocron
 
 import (
