@@ -167,3 +167,34 @@ func TestPanicsOfObserversBreakNothing(t *testing.T) {
 		})
 	}
 }
+
+// What cron libraries call has nobody but the log to tell, which hears of each trouble once, and of none at
+// a shutdown.
+func TestFuncLogsEachTroubleOnce(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	valid := schedule.Task{Name: name, AtMostFor: time.Second}
+	for _, c := range []struct {
+		title string
+		ctx   context.Context
+		task  schedule.Task
+		down  error
+		fn    func(context.Context) error
+		lines int
+	}{
+		{"the function fails", t.Context(), valid, nil, returns(errWork), 1},
+		{"the store is down", t.Context(), valid, errStore, never(t), 1},
+		{"the task is not valid", t.Context(), schedule.Task{Name: name}, nil, never(t), 1},
+		{"no function", t.Context(), valid, nil, nil, 1},
+		{"no context", nil, valid, nil, never(t), 1},
+		{"the context has ended", ended, valid, nil, never(t), 0},
+	} {
+		var log logged
+		store := newFaulty()
+		store.set(func(f *faultyStore) { f.acquire = c.down })
+		nodeWith(t, store, schedule.Config{HolderID: "a", Logger: log.logger()}).Func(c.ctx, c.task, c.fn)()
+		if got := strings.Count(log.buf.String(), "level=ERROR"); got != c.lines {
+			t.Errorf("%s: %d lines, not %d:\n%s", c.title, got, c.lines, log.buf.String())
+		}
+	}
+}

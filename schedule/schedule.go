@@ -157,11 +157,15 @@ func failed(verb string, token worklease.Token, err error) error {
 }
 
 // Func returns a function for schedulers that call func(), such as robfig/cron: it runs the task once each
-// time it is called. What the function returns is only logged, as an error, and so is a task that is not valid: not
-// before it is due. ctx is that of every run.
+// time it is called. What the function returns is only logged, as an error, and so are trouble with the store and a task
+// that is not valid: not before it is due. ctx is that of every run; one that cannot begin since ctx has ended is
+// not logged.
 func (s *Scheduler) Func(ctx context.Context, task Task, fn func(ctx context.Context) error) func() {
 	return func() {
-		if _, err := s.Run(ctx, task, fn); err != nil {
+		r, err := s.Run(ctx, task, fn)
+		// Of the rest Run has told the log itself, but for the end of ctx, which is no trouble.
+		ours := r.Outcome == OutcomeRan || ctx == nil || errors.Is(err, worklease.ErrConfigInvalid)
+		if err != nil && ours {
 			s.observer.log(ctx, slog.LevelError, "scheduled task failed", "task", task.Name, "error", err)
 		}
 	}
