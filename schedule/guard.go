@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/aetomala/worklease"
 )
@@ -47,6 +48,14 @@ func (g *guard) log(ctx context.Context, level slog.Level, msg string, args ...a
 	logger.Log(ctx, level, "worklease: "+msg, args...)
 }
 
+// instant leaves out a time that is not there.
+func instant(key string, t time.Time) slog.Attr {
+	if t.IsZero() {
+		return slog.Attr{} // which handlers ignore
+	}
+	return slog.Time(key, t)
+}
+
 func (g *guard) told(ctx context.Context, tell func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -57,18 +66,18 @@ func (g *guard) told(ctx context.Context, tell func()) {
 }
 
 func (g *guard) started(ctx context.Context, e StartedEvent) {
-	g.log(ctx, slog.LevelDebug, "scheduled task started", "task", e.Task, "slot", e.Slot)
+	g.log(ctx, slog.LevelDebug, "scheduled task started", "task", e.Task, instant("slot", e.Slot))
 	g.told(ctx, func() { g.observer.OnStarted(ctx, e) })
 }
 
 func (g *guard) finished(ctx context.Context, e FinishedEvent) {
-	g.log(ctx, slog.LevelDebug, "scheduled task finished", "task", e.Task, "slot", e.Slot, "duration", e.Duration, "error", e.Err)
+	g.log(ctx, slog.LevelDebug, "scheduled task finished", "task", e.Task, instant("slot", e.Slot), "duration", e.Duration, "error", e.Err)
 	g.told(ctx, func() { g.observer.OnFinished(ctx, e) })
 }
 
 func (g *guard) skipped(ctx context.Context, e SkippedEvent) {
-	g.log(ctx, slog.LevelDebug, "scheduled task skipped", "task", e.Task, "slot", e.Slot,
-		"outcome", e.Outcome.String(), "holder", e.Holder, "until", e.Until)
+	g.log(ctx, slog.LevelDebug, "scheduled task skipped", "task", e.Task, instant("slot", e.Slot),
+		"outcome", e.Outcome.String(), "holder", e.Holder, instant("until", e.Until))
 	g.told(ctx, func() { g.observer.OnSkipped(ctx, e) })
 }
 

@@ -81,6 +81,9 @@ func TestObserverAndLogAreToldOfRunsAndSkips(t *testing.T) {
 				t.Errorf("not logged: %s", what)
 			}
 		}
+		if log.has("DEBUG", "0001-01-01") {
+			t.Errorf("times that are not there are logged: %s", log.buf.String())
+		}
 		if log.has("ERROR") || log.has("WARN") {
 			t.Errorf("trouble is logged: %s", log.buf.String())
 		}

@@ -157,9 +157,9 @@ func failed(verb string, token worklease.Token, err error) error {
 }
 
 // Func returns a function for schedulers that call func(), such as robfig/cron: it runs the task once each
-// time it is called. What the function returns is only logged, as an error, and so are trouble with the store and a task
-// that is not valid: not before it is due. ctx is that of every run; one that cannot begin since ctx has ended is
-// not logged.
+// time it is called. What the function returns is only logged, as an error, and so are trouble with the store
+// and a task that is not valid: not before it is due. ctx is that of every run; one that cannot begin since
+// ctx has ended is not logged.
 func (s *Scheduler) Func(ctx context.Context, task Task, fn func(ctx context.Context) error) func() {
 	return func() {
 		r, err := s.Run(ctx, task, fn)
