@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -26,7 +28,8 @@ var (
 	// ErrHeardNothing is the error of a connection that was given up since nothing was heard on it.
 	ErrHeardNothing = errors.New("what was sent has not been heard: the network is silent, a pooler stands between that loses it, " +
 		"or what listens is connected to another database")
-	errReturned = errors.New("the listener has returned without an error")
+	errReturned     = errors.New("the listener has returned without an error")
+	errNotReturning = errors.New("the listener does not return, although its context has ended, and until then there is no other")
 )
 
 // Ear hears for all who wait at a store, on one connection. A goroutine keeps that up, from the first who waits
@@ -35,7 +38,7 @@ var (
 type Ear struct {
 	// Listen opens a connection to the server and returns an error when it is lost or could not be had.
 	// When ctx ends it ends the connection, and returns soon after. listening is called once it
-	// hears, and then heard with what becomes free. Neither blocks.
+	// hears, and then heard with what becomes free. Neither blocks. A panic is told as an error.
 	Listen func(ctx context.Context, listening func(), heard func(name string)) error
 	// Echo has something heard of all who listen, on behalf of nobody.
 	Echo func(ctx context.Context) error
@@ -139,6 +142,7 @@ func (e *Ear) listen(ctx context.Context, works func()) error {
 	c := &connection{listening: make(chan struct{}), heard: make(chan struct{}, 1), lost: make(chan struct{})}
 	go func() {
 		defer close(c.lost)
+		defer c.survive()
 		c.err = e.Listen(ctx, sync.OnceFunc(func() {
 			e.rouse() // nobody knows what has become free before
 			close(c.listening)
@@ -148,21 +152,48 @@ func (e *Ear) listen(ctx context.Context, works func()) error {
 		})
 	}()
 	err := e.attend(ctx, c, works)
+	ended := ctx.Err() != nil // nobody waits
 	cancel()
-	<-c.lost
-	if err == nil {
-		err = c.err
+	if !c.returns(cmp.Or(e.Answer, answerTime)) {
+		if !ended {
+			e.tell(fmt.Errorf("%w, and %w", err, errNotReturning))
+		}
+		<-c.lost
 	}
-	if err == nil {
-		err = errReturned
+	switch {
+	case errors.Is(err, errNotListening) && c.err != nil: // it may know what it was waiting for
+		return fmt.Errorf("%w: %w", err, c.err)
+	case err != nil:
+		return err
+	case c.err != nil:
+		return c.err
 	}
-	return err
+	return errReturned
 }
 
 // connection is what is known of a Listen that runs. err is for those who have seen that it is lost.
 type connection struct {
 	listening, heard, lost chan struct{}
 	err                    error
+}
+
+// survive makes an error of a panic in Listen, which could not reach anybody from there.
+func (c *connection) survive() {
+	if p := recover(); p != nil {
+		c.err = fmt.Errorf("the listener panicked: %v\n%s", p, debug.Stack())
+	}
+}
+
+// returns reports whether Listen, whose context has ended, is over within d.
+func (c *connection) returns(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c.lost:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // attend returns why a connection is given up, or nil when it is lost. A silent one says nothing by itself, and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -327,6 +328,40 @@ func TestEarEndsInEveryStage(t *testing.T) {
 				_, stop := e.Wake("w")
 				time.Sleep(4 * time.Second)
 				stop()
+			})
+		})
+	}
+}
+
+// A listener is somebody else's code: whatever it does is told, and no more than once for each time.
+func TestListenersThatMisbehave(t *testing.T) {
+	for name, c := range map[string]struct {
+		listen func(ctx context.Context, listening func(), heard func(string)) error
+		want   string
+	}{
+		"it panics":               {func(context.Context, func(), func(string)) error { panic("no driver") }, "no driver"},
+		"it returns at once":      {func(context.Context, func(), func(string)) error { return nil }, errReturned.Error()},
+		"it says why it is slow":  {func(ctx context.Context, _ func(), _ func(string)) error { <-ctx.Done(); return errLost }, errLost.Error()},
+		"it outlives its context": {func(context.Context, func(), func(string)) error { time.Sleep(time.Hour); return nil }, errNotReturning.Error()},
+		"it hears before it can":  {func(_ context.Context, _ func(), heard func(string)) error { heard("w"); return errLost }, errLost.Error()},
+		"it listens again and again": {func(_ context.Context, listening func(), _ func(string)) error {
+			listening()
+			listening()
+			return errLost
+		}, errLost.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var reports []string
+				e := &Ear{Listen: c.listen, Echo: (&line{}).echo, Report: func(err error) { reports = append(reports, fmt.Sprint(err)) }}
+				_, stop := e.Wake("w")
+				time.Sleep(2*answerTime + time.Second)
+				synctest.Wait()
+				if len(reports) == 0 || !strings.Contains(reports[0], c.want) || slices.Contains(reports, "<nil>") {
+					t.Errorf("reports: %q", reports)
+				}
+				stop()
+				time.Sleep(2 * time.Hour)
 			})
 		})
 	}
