@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,4 +102,64 @@ func TestRefusalOfACallThatMayHaveTakenEffectIsNotBelieved(t *testing.T) {
 	}
 	unknown("Forget", func() error { return store.Forget(t.Context(), next) })
 	mustMatch(t, store.Forget(t.Context(), next), backend.ErrFenced)
+}
+
+// fullNetwork is a driver that loses the first statement that tells on its way, and the second is refused since there
+// is no room to tell. The first arrives by then.
+type fullNetwork struct {
+	driver.Connector
+	sent    atomic.Int64
+	arrives func()
+}
+
+func (u *fullNetwork) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := u.Connector.Connect(ctx)
+	return fullConn{conn, u}, err
+}
+
+type fullConn struct {
+	driver.Conn
+	of *fullNetwork
+}
+
+type queueIsFull struct{}
+
+func (queueIsFull) Error() string    { return "too many notifications in the NOTIFY queue" }
+func (queueIsFull) SQLState() string { return "54000" }
+
+func (c fullConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if strings.Contains(query, "pg_notify") {
+		if c.of.sent.Add(1) == 1 {
+			return nil, driver.ErrBadConn
+		}
+		c.of.arrives()
+		return nil, queueIsFull{}
+	}
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+// What is sent without a notification follows what may yet run with one.
+func TestRefusalOfAReleaseThatCouldNotTellIsNotBelieved(t *testing.T) {
+	f := newFixture(t, "pgx")
+	connector, err := f.db.Driver().(driver.DriverContext).OpenConnector(f.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := acquire(t, f.store, "w", "a", time.Minute)
+	network := &fullNetwork{Connector: connector, arrives: func() {
+		if err := f.store.Release(t.Context(), record, backend.ExitFinished); err != nil {
+			t.Error(err)
+		}
+	}}
+	db := sql.OpenDB(network)
+	defer db.Close()
+	store, err := postgres.New(db, postgres.WithoutPrepare(), postgres.WithListener(mute{}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = store.Release(t.Context(), record, backend.ExitFinished)
+	mustNotMatch(t, err, backend.ErrFenced, backend.ErrLeaseExpired)
+	if err == nil || network.sent.Load() != 2 {
+		t.Errorf("%v, after %d statements that tell", err, network.sent.Load())
+	}
 }

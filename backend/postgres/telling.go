@@ -23,16 +23,18 @@ func freeingQuery(name string, text func(name, tell string) string) freeing {
 }
 
 // tell is ask for what frees a work ID. If there is no room for the notification, the server has taken the
-// whole statement back; it is sent without, and those who wait will poll.
+// whole statement back; it is sent without, and those who wait will poll. again is for both: what was sent
+// before the one that was taken back may yet have run.
 func (b *Backend) tell(ctx context.Context, q freeing, args []any, dest ...any) (found, again bool, err error) {
 	if b.ear == nil {
 		return b.ask(ctx, q.quiet, args, dest...)
 	}
 	found, again, err = b.ask(ctx, q.telling, args, dest...)
-	if sqlState(err) == queueFull {
-		return b.ask(ctx, q.quiet, args, dest...)
+	if sqlState(err) != queueFull {
+		return found, again, err
 	}
-	return found, again, err
+	found, more, err := b.ask(ctx, q.quiet, args, dest...)
+	return found, again || more, err
 }
 
 // channelQuery returns the name of the channel, and echoQuery says something on it that tells of nothing.
