@@ -35,15 +35,20 @@ type Listener interface {
 //
 // A connection that is lost, or on which nothing can be heard, which takes up to 46 s to notice, is opened
 // again after 0.1 to 0.2 s, and where that keeps failing after up to a minute; then all who wait try once.
-// Until then they poll, as they would without the option, and no call fails. report, unless it is nil, is told how it stands: nil when
-// listening has been seen to work, also again, and otherwise an error each time that it ended or could not
-// begin. Its calls come one after another, and it should not block. What ends because nobody waits is not told.
+// Until then they poll, as they would without the option, and no call fails. report, unless it is nil, is told
+// how it stands: nil when listening has been seen to work, also again, and otherwise an error each time that it
+// ended or could not begin. Its calls come one after another, and it should not block: until it returns, a lost
+// connection is not opened again. What ends because nobody waits is not told.
 //
 // A nil l is ignored.
 func WithListener(l Listener, report func(err error)) Option {
 	return func(b *Backend) {
-		if l != nil {
-			b.ear = &wake.Ear{Listen: b.listen(l), Echo: b.notify, Report: report}
+		if l == nil {
+			return
+		}
+		b.ear = &wake.Ear{Listen: b.listen(l), Echo: b.notify}
+		if report != nil {
+			b.ear.Report = func(err error) { report(failed(context.Background(), "listen", err)) }
 		}
 	}
 }
@@ -69,21 +74,17 @@ const channelTime = 10 * time.Second
 func (b *Backend) listen(l Listener) func(ctx context.Context, listening func(), heard func(payload string)) error {
 	return func(ctx context.Context, listening func(), heard func(payload string)) error {
 		name, err := b.channelName(ctx)
-		if err == nil {
-			err = l.Listen(ctx, name, listening, heard)
-		}
 		if err != nil {
-			return fmt.Errorf("postgres: listen: %w", err)
+			return fmt.Errorf("ask the store for the channel: %w", err)
 		}
-		return nil
+		return l.Listen(ctx, name, listening, heard)
 	}
 }
 
 func (b *Backend) channelName(ctx context.Context) (name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, channelTime)
 	defer cancel()
-	err = b.promptly(ctx, "listen", func(ctx context.Context) error { return b.only(ctx, channelQuery, nil, &name) }, nil)
-	if err != nil {
+	if err = b.forEar(ctx, channelQuery, &name); err != nil {
 		return "", err // name may yet be written
 	}
 	return name, nil
@@ -91,5 +92,15 @@ func (b *Backend) channelName(ctx context.Context) (name string, err error) {
 
 // notify notifies of nothing.
 func (b *Backend) notify(ctx context.Context) error {
-	return b.promptly(ctx, "notify", func(ctx context.Context) error { return b.only(ctx, echoQuery, nil) }, nil)
+	if err := b.forEar(ctx, echoQuery); err != nil {
+		return fmt.Errorf("notify by way of the store: %w", err)
+	}
+	return nil
+}
+
+// forEar sends a query for the ear. Its errors, like all of the ear's, get their context when they are reported.
+func (b *Backend) forEar(ctx context.Context, q query, dest ...any) error {
+	return b.calls.Do(ctx, func(ctx context.Context) error {
+		return b.cured(ctx, q.name, b.only(ctx, q, nil, dest...))
+	}, nil, errStuck)
 }

@@ -247,6 +247,57 @@ func TestPushedReleaseCostsOneAttempt(t *testing.T) {
 	}
 }
 
+// hangs is a listener that gets no answer.
+type hangs struct{}
+
+func (hangs) Listen(ctx context.Context, _ string, _ func(), _ func(string)) error {
+	<-ctx.Done()
+	return errors.New("no answer from that host")
+}
+
+// Whatever goes wrong, the report says once where, and what of it can be told.
+func TestReportsSayWhatIsWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		listener func(dsn string) postgres.Listener
+		spoil    func(t *testing.T, f *fixture)
+		want     string
+	}{
+		"the pool is in use": {func(dsn string) postgres.Listener { return listenerAt(dsn) }, func(t *testing.T, f *fixture) {
+			f.db.SetMaxOpenConns(1)
+			conn, err := f.db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+		}, "all 1 connections of the pool are in use"},
+		"the pool is closed":    {func(dsn string) postgres.Listener { return listenerAt(dsn) }, func(_ *testing.T, f *fixture) { _ = f.db.Close() }, "closed"},
+		"the host is silent":    {func(string) postgres.Listener { return hangs{} }, nil, "no answer from that host"},
+		"nothing can be heard":  {func(string) postgres.Listener { return listenerAt(pgtest.Database(t)) }, nil, "another database"},
+		"the server is no such": {func(string) postgres.Listener { return listenerAt("postgres://nobody@127.0.0.1:1/") }, nil, "127.0.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, "pgx")
+			said := make(reports, 1000)
+			store, err := postgres.New(f.db, postgres.WithListener(c.listener(f.dsn), said.add))
+			if err != nil {
+				t.Fatal(err)
+			}
+			postgres.Hurry(store, time.Hour, 200*time.Millisecond)
+			if c.spoil != nil {
+				c.spoil(t, f)
+			}
+			_, stop := store.Wake("w")
+			t.Cleanup(stop)
+			said.await(t, func(err error) bool {
+				if n := strings.Count(fmt.Sprint(err), "postgres: "); err != nil && n != 1 {
+					t.Errorf("it says %d times where: %v", n, err)
+				}
+				return strings.Contains(fmt.Sprint(err), c.want)
+			})
+		})
+	}
+}
+
 // A pooler answers the LISTEN and loses what follows, a network that is silent says nothing at all.
 func TestWhatCannotBeHeardIsNoticed(t *testing.T) {
 	for name, via := range map[string]func(t *testing.T, dsn string) (listenTo string, silence func()){
