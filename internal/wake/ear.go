@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +23,10 @@ const (
 	answerTime = 10 * time.Second       // how long to wait for what is to be heard then
 	firstRetry = 100 * time.Millisecond // how long to wait before it listens again
 	lastRetry  = 30 * time.Second
+
+	// How many of all who wait are told at once that they may have missed something, and the pause before the next.
+	rouseAtOnce = 100
+	rousePause  = 100 * time.Millisecond
 )
 
 var (
@@ -144,7 +150,7 @@ func (e *Ear) listen(ctx context.Context, works func()) error {
 		defer close(c.lost)
 		defer c.survive()
 		c.err = e.Listen(ctx, sync.OnceFunc(func() {
-			e.rouse() // nobody knows what has become free before
+			go e.rouse(ctx) // nobody knows what has become free before
 			close(c.listening)
 		}), func(name string) {
 			e.hear(name)
@@ -251,7 +257,7 @@ func (e *Ear) echo(ctx context.Context) error {
 	return e.Echo(ctx)
 }
 
-// hear tells those who wait for what has a name, and rouse tells all.
+// hear tells those who wait for what has a name.
 func (e *Ear) hear(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -260,14 +266,27 @@ func (e *Ear) hear(name string) {
 	}
 }
 
-func (e *Ear) rouse() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, channels := range e.waiters {
-		for channel := range channels {
+// rouse tells all who wait, some at a time: their attempts take the connections that renewals need. If ctx ends, who
+// is left is told with the next connection.
+func (e *Ear) rouse(ctx context.Context) {
+	for some := range slices.Chunk(e.all(), rouseAtOnce) {
+		for _, channel := range some {
 			signal(channel)
 		}
+		if pause.Sleep(ctx, rousePause) != nil {
+			return
+		}
 	}
+}
+
+// all returns the channels of those who wait, in no order. One whose stop was called since may be told: nobody looks.
+func (e *Ear) all() (channels []chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, of := range e.waiters {
+		channels = slices.AppendSeq(channels, maps.Keys(of))
+	}
+	return channels
 }
 
 // signal leaves a value for whoever looks, unless there is one.

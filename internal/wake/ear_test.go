@@ -212,6 +212,52 @@ func TestLostConnectionIsOpenedAgainAndEverybodyTriesOnce(t *testing.T) {
 	})
 }
 
+// Thousands who try all at once would keep the store from renewals, and those of all processes do so when a server is
+// restarted.
+func TestManyAreTold100AtATime(t *testing.T) {
+	const waiters = 1050
+	synctest.Test(t, func(t *testing.T) {
+		e, l, _ := newEar(t)
+		woken := make([]<-chan struct{}, waiters)
+		for i := range woken {
+			channel, stop := e.Wake(fmt.Sprint(i))
+			t.Cleanup(stop)
+			woken[i] = channel
+		}
+		count := func() (n int) {
+			for _, channel := range woken {
+				if told(channel) {
+					n++
+				}
+			}
+			return n
+		}
+		time.Sleep(time.Minute)
+		count()
+		l.mustReconnect(t)
+		all := 0
+		for step := range 11 {
+			n := count()
+			if n > rouseAtOnce {
+				t.Errorf("%d are told at once", n)
+			}
+			if all += n; step == 0 && n == 0 {
+				t.Error("nobody is told at once")
+			}
+			time.Sleep(rousePause)
+		}
+		if n := count(); all+n != waiters {
+			t.Errorf("%d of %d are told", all+n, waiters)
+		}
+		// Who waits for what becomes free need not wait for that.
+		l.mustReconnect(t)
+		l.say("7")
+		if !told(woken[7]) {
+			t.Error("not told")
+		}
+	})
+}
+
 // What stays away is tried less and less often, by each at times of its own; what works for a moment begins anew.
 func TestListeningBacksOff(t *testing.T) {
 	for name, fault := range map[string]func(l *line, broken bool){
