@@ -33,7 +33,7 @@ type Listener interface {
 // should have the option. It makes the commits of such statements wait for each other: see
 // docs/postgres.md for what that costs.
 //
-// A connection that is lost, or on which nothing can be heard, which takes up to 46 s to notice, is opened
+// A connection that is lost, or on which nothing can be heard, which takes up to a minute to notice, is opened
 // again after 0.1 to 0.2 s, and where that keeps failing after up to a minute; then all who wait try once.
 // Until then they poll, as they would without the option, and no call fails. report, unless it is nil, is told
 // how it stands: nil when listening has been seen to work, also again, and otherwise an error each time that it

@@ -16,7 +16,7 @@ import (
 // should have the option. The user needs the channel and two more commands: docs/redis.md lists them. Check
 // finds out whether it has them; a publication that is refused is no error of the call, and nobody hears of it.
 //
-// A connection that is lost, or on which nothing can be heard, which takes up to 46 s to notice, is opened again
+// A connection that is lost, or on which nothing can be heard, which takes up to a minute to notice, is opened again
 // after 0.1 to 0.2 s, and where that keeps failing after up to a minute; then all who wait try once. Until then they poll, as they would
 // without the option, and no call fails. report, unless it is nil, is told how it stands: nil when something has
 // been heard, also again, and otherwise an error each time that hearing ended or could not begin. Its

@@ -121,12 +121,12 @@ func (e *Ear) run(ctx context.Context) {
 	for {
 		err := e.listen(ctx, func() {
 			retry = firstRetry
-			e.tell(nil)
+			e.tell(ctx, nil)
 		})
 		if ctx.Err() != nil || e.leave() {
 			return
 		}
-		e.tell(err)
+		e.tell(ctx, err)
 		if pause.Sleep(ctx, pause.Jitter(retry, 1)) != nil {
 			return
 		}
@@ -134,17 +134,22 @@ func (e *Ear) run(ctx context.Context) {
 	}
 }
 
-func (e *Ear) tell(err error) {
-	if e.Report != nil {
-		e.reports.Lock() // one goroutine may be at its end when the next begins
-		defer e.reports.Unlock()
+// tell reports how the goroutine of ctx stands. One may be at its end when the next begins, and has nothing to
+// say then.
+func (e *Ear) tell(ctx context.Context, err error) {
+	if e.Report == nil {
+		return
+	}
+	e.reports.Lock()
+	defer e.reports.Unlock()
+	if ctx.Err() == nil {
 		e.Report(err)
 	}
 }
 
 // listen returns when the connection is lost. It calls works when something was heard on it.
-func (e *Ear) listen(ctx context.Context, works func()) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (e *Ear) listen(wanted context.Context, works func()) error {
+	ctx, cancel := context.WithCancel(wanted)
 	c := &connection{listening: make(chan struct{}), heard: make(chan struct{}, 1), lost: make(chan struct{})}
 	go func() {
 		defer close(c.lost)
@@ -158,12 +163,9 @@ func (e *Ear) listen(ctx context.Context, works func()) error {
 		})
 	}()
 	err := e.attend(ctx, c, works)
-	ended := ctx.Err() != nil // nobody waits
 	cancel()
 	if !c.returns(cmp.Or(e.Answer, answerTime)) {
-		if !ended {
-			e.tell(fmt.Errorf("%w, and %w", err, errNotReturning))
-		}
+		e.tell(wanted, fmt.Errorf("%w, and %w", err, errNotReturning))
 		<-c.lost
 	}
 	switch {
