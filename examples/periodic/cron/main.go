@@ -6,158 +6,29 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"crypto/rand"
-	"database/sql"
-	"errors"
-	"flag"
-	"fmt"
-	"io"
-	"log"
-	"os"
-	"os/exec"
-	"os/signal"
-	"strings"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/robfig/cron/v3"
 
-	"github.com/aetomala/worklease"
-	"github.com/aetomala/worklease/backend/postgres"
 	cronlease "github.com/aetomala/worklease/contrib/cron"
+	"github.com/aetomala/worklease/examples/periodic/nodes"
 	"github.com/aetomala/worklease/schedule"
 )
 
-const (
-	everyTwoSeconds = "*/2 * * * * *"
-	interval        = 2 * time.Second
-	atLeast         = time.Second // longer than the nodes' clocks are apart, and shorter than the interval
-	runs            = 3           // until the program ends
-)
+func main() { nodes.Main(start) }
 
-func main() {
-	log.SetFlags(0)
-	dsn := flag.String("dsn", os.Getenv("DATABASE_URL"), "the `URL` of a PostgreSQL database, in place of DATABASE_URL")
-	// The program passes these to itself.
-	name := flag.String("node", "", "be the node of that `name`")
-	task := flag.String("task", "", "the `name` of the task")
-	flag.Parse()
-	if *dsn == "" {
-		log.Print("This needs a PostgreSQL database: set DATABASE_URL=postgres://user:password@host:port/database, or pass it with -dsn.")
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	var err error
-	if *name == "" {
-		err = parent(ctx, *dsn)
-	} else {
-		err = node(ctx, *dsn, *name, *task)
-	}
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
-// node is what every process of a service would have.
-func node(ctx context.Context, dsn, name, task string) (err error) {
-	db, store, err := open(dsn)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	s, err := schedule.New(store, schedule.Config{HolderID: name})
-	if err != nil {
-		return err
-	}
-	report := cronlease.ContextFunc(func(context.Context) error {
-		_, err := fmt.Printf("%s %s\n", time.Now().Truncate(interval).Format(time.TimeOnly), name)
-		return err
-	})
-	once := cronlease.Once(ctx, s, schedule.Task{Name: task, AtMostFor: time.Minute, AtLeastFor: atLeast})
+// start is what a service does with a scheduler of its own.
+func start(ctx context.Context, s *schedule.Scheduler, task string, report func() error) (stop func() error, err error) {
+	once := cronlease.Once(ctx, s, schedule.Task{Name: task, AtMostFor: time.Minute, AtLeastFor: nodes.AtLeast})
+	job := cronlease.ContextFunc(func(context.Context) error { return report() })
 	c := cron.New(cron.WithSeconds())
-	if _, err := c.AddJob(everyTwoSeconds, cron.NewChain(cron.Recover(cron.DefaultLogger), once).Then(report)); err != nil {
-		return err
+	if _, err := c.AddJob(nodes.EveryTwoSeconds, cron.NewChain(cron.Recover(cron.DefaultLogger), once).Then(job)); err != nil {
+		return nil, err
 	}
 	c.Start()
-	_, err = io.Copy(io.Discard, os.Stdin) // until the parent has seen enough, or is gone
-	<-c.Stop().Done()
-	return err
-}
-
-// parent starts the nodes and prints what they say.
-func parent(ctx context.Context, dsn string) (err error) {
-	db, store, err := open(dsn)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := postgres.Migrate(ctx, db); err != nil {
-		return err
-	}
-	task := "example-" + rand.Text() // so that two who run this do not get in each other's way
-	said, say := io.Pipe()
-	var stops []func() error
-	for _, name := range []string{"node-1", "node-2", "node-3"} {
-		stop, err := start(ctx, dsn, name, task, say)
-		if err != nil {
-			return err
-		}
-		stops = append(stops, stop)
-	}
-	ticks := make(map[string]bool)
-	for lines, n := bufio.NewScanner(said), 0; n < runs && lines.Scan(); n++ {
-		tick, name, _ := strings.Cut(lines.Text(), " ")
-		ticks[tick] = true
-		fmt.Printf("%s: run by %s\n", tick, name)
-	}
-	go func() { _, _ = io.Copy(io.Discard, said) }() // what they say while they end
-	for _, stop := range stops {
-		err = errors.Join(err, stop())
-	}
-	fmt.Printf("%d ticks, %d runs, 3 nodes\n", len(ticks), runs)
-	return errors.Join(err, forget(ctx, store, task))
-}
-
-// start starts a node, and returns what ends it.
-func start(ctx context.Context, dsn, name, task string, say io.Writer) (stop func() error, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self, "-node", name, "-task", task)
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+dsn) // everybody can read arguments
-	cmd.Stdout, cmd.Stderr = say, os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	return func() error { return errors.Join(stdin.Close(), cmd.Wait()) }, cmd.Start()
-}
-
-func open(dsn string) (*sql.DB, *postgres.Backend, error) {
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := postgres.New(db)
-	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
-	}
-	return db, store, nil
-}
-
-// forget deletes the row of the task, which a service would leave where it is.
-func forget(ctx context.Context, store *postgres.Backend, task string) error {
-	lease, err := worklease.New(store, worklease.Config{TTL: time.Minute, HolderID: "parent"})
-	if err != nil {
-		return err
-	}
-	token, err := lease.Acquire(ctx, task, worklease.WithWaitForLease()) // until AtLeastFor is over
-	if err != nil {
-		return err
-	}
-	return lease.Forget(ctx, token)
+	return func() error {
+		<-c.Stop().Done() // the jobs that run have returned
+		return nil
+	}, nil
 }
