@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -23,15 +24,10 @@ import (
 // calls come one after another, and it should not block. What ends because nobody waits is not told.
 func WithWakeUps(report func(err error)) Option {
 	return func(b *Backend) {
-		b.ear = &wake.Ear{Listen: b.listen, Echo: b.echo, Report: func(err error) {
-			if report == nil {
-				return
-			}
-			if err != nil {
-				err = failed(context.Background(), "listen", err)
-			}
-			report(err)
-		}}
+		b.ear = &wake.Ear{Listen: b.listen, Echo: b.echo}
+		if report != nil {
+			b.ear.Report = func(err error) { report(failed(context.Background(), "listen", err)) }
+		}
 	}
 }
 
@@ -66,11 +62,15 @@ func (b *Backend) listen(ctx context.Context, listening func(), heard func(workI
 	}
 }
 
-// echo publishes the name of no work ID.
+// echo publishes the name of no work ID. Its errors, like all of the ear's, get their context when they are reported.
 func (b *Backend) echo(ctx context.Context) error {
-	return b.promptly(ctx, "publish", func(ctx context.Context) error {
+	err := b.calls.Do(ctx, func(ctx context.Context) error {
 		return b.client.Publish(ctx, b.keys.freed, "").Err()
-	}, nil)
+	}, nil, errStuck)
+	if err != nil {
+		return fmt.Errorf("publish by way of the store: %w", err)
+	}
+	return nil
 }
 
 // checkWakeUps tries what only those can tell who have the right to it.

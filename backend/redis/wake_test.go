@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +159,7 @@ func TestRightsOfWakeUps(t *testing.T) {
 		"neither": "resetchannels",
 		"channel": "resetchannels &{team}:freed",
 		"command": "resetchannels +publish +subscribe",
+		"listen":  "resetchannels &{team}:freed +subscribe",
 	} {
 		must(t, admin.Do(t.Context(), toAny(append([]string{"ACL", "SETUSER", user}, strings.Fields(rights+" "+more)...))...).Err())
 		store, said := openWakeable(t, dial(t, &goredis.Options{Addr: s.Addr(), Username: user, Password: "secret"}), "team")
@@ -170,6 +172,9 @@ func TestRightsOfWakeUps(t *testing.T) {
 			for _, err := range []error{store.Check(t.Context()), said.next(t)} {
 				if err == nil || !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), "docs/redis.md") {
 					t.Errorf("%s: what is said is %v", user, err)
+				}
+				if n := strings.Count(fmt.Sprint(err), "redis: "); n != 1 {
+					t.Errorf("%s: it is said %d times where: %v", user, n, err)
 				}
 			}
 		}
