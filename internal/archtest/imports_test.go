@@ -29,10 +29,13 @@ var rules = map[string]rule{
 	"backend/conformance": {module: []string{"backend"}, foreign: []string{"github.com/onsi/ginkgo/v2", "github.com/onsi/gomega"}},
 	"checkpoint":          {},
 
-	"internal/pgtest":     {foreign: []string{"github.com/jackc/pgx/v5", "github.com/lib/pq"}},    // for tests only
-	"internal/redistest":  {},                                                                     // for tests only
-	"internal/listentest": {module: []string{".", "backend", "backend/postgres", "internal/..."}}, // for tests only
-	"internal/model":      {module: []string{"backend"}},                                          // for tests only
+	"internal/pgtest":    {foreign: []string{"github.com/jackc/pgx/v5", "github.com/lib/pq"}}, // for tests only
+	"internal/redistest": {},                                                                  // for tests only
+	"internal/listentest": { // for tests only
+		module:  []string{".", "backend", "backend/conformance", "backend/postgres", "internal/..."},
+		foreign: []string{"github.com/onsi/ginkgo/v2", "github.com/onsi/gomega"},
+	},
+	"internal/model": {module: []string{"backend"}}, // for tests only
 
 	"internal/tenuretest": {module: []string{".", "backend", "backend/memory", "internal/..."}}, // for tests only
 	"internal/prompt":     {module: []string{"backend"}},                                        // below the stores, which have it in common
