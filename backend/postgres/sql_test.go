@@ -149,7 +149,6 @@ func TestAcquireThatWaitedForTheRowHasItsWholeTTL(t *testing.T) {
 	)
 	wg.Go(func() { got, err = f.store.Acquire(t.Context(), "w", "after", ttl) })
 	f.awaitBlocked(t, 1)
-	time.Sleep(200 * time.Millisecond)
 	unlocked := scan[time.Time](t, f.admin, "SELECT clock_timestamp()")
 	unlock(t, tx)
 	wg.Wait()
