@@ -9,6 +9,7 @@ import (
 
 	"github.com/aetomala/worklease"
 	"github.com/aetomala/worklease/backend"
+	"github.com/aetomala/worklease/internal/prompt"
 )
 
 // store is one run's way to the backend. It keeps the name taken for as long as the task says, and lets an
@@ -58,7 +59,7 @@ func (s *store) Renew(ctx context.Context, record backend.LeaseRecord, ttl time.
 	verdict := false
 	defer func() { s.end(given, verdict) }() // also when the store panics
 	err := s.Backend.Renew(ctx, record, given)
-	verdict = err == nil || errors.Is(err, backend.ErrFenced) || errors.Is(err, backend.ErrLeaseExpired)
+	verdict = err == nil || prompt.IsAnswer(err)
 	return err
 }
 
